@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 from planner.progress import PhasedProgress, Progress, silent, tell_count
@@ -35,14 +34,14 @@ def counts_told(progress: Progress) -> AbstractContextManager[None]:
 
 
 def phases_told(
-    names: Sequence[str], progress: Progress, ends_at: Mapping[str, float] = MappingProxyType({})
+    names: Sequence[str], progress: Progress, ends_at: Mapping[str, float | None]
 ) -> AbstractContextManager[None]:
     """Phases of what is done within are told, to a listener that shows them.
 
     Args:
         names: of all phases, in their order.
         progress: told.
-        ends_at: when a phase ends at the latest, by ``time.monotonic``.
+        ends_at: when a phase ends at the latest, by ``time.monotonic``, of those of which that may be known.
     """
     reached = 0
 

@@ -18,7 +18,7 @@ from planner.options.planning import PlanOptions
 from planner.planning.folder import Destination, files_beside
 from planner.planning.in_time import planned_in_time
 from planner.planning.machines import memory_limits, memory_of, target_of
-from planner.planning.phases import ends_of, phases_of
+from planner.planning.phases import SEARCHES, phases_of
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.result import result_of
 from planner.planning.session import Session
@@ -112,7 +112,7 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
     kept = files_beside(options.topology, target.profile)
     destination = Destination(directory, options.force, options.models, kept)
     destination.try_it()
-    phases = phases_told(phases_of(request), progress, ends_of(request))
+    phases = phases_told(phases_of(request), progress, dict.fromkeys(SEARCHES, stop.ends_at))
     with measured() as spent, counts_told(progress), phases:
         session = Session(request)
         if not session.whole.state and not gradient_products(session.whole).gradients:

@@ -109,7 +109,6 @@ def decide_with_bodies(
     return replace(
         best,
         search_seconds=sum(search.search_seconds for search in searches),
-        bound_seconds=sum(search.bound_seconds for search in searches),
         table_entries=tables.entries,
         largest_table=max(search.largest_table for search in searches),
     )

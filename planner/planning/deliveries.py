@@ -89,7 +89,6 @@ def shared(decided: Decision, descriptions: Descriptions, ask: SearchRequest) ->
     return replace(
         best,
         search_seconds=sum(search.search_seconds for search in searches),
-        bound_seconds=sum(search.bound_seconds for search in searches),
         eliminated_entries=sum(search.eliminated_entries for search in searches),
     )
 

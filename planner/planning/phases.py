@@ -9,6 +9,8 @@ PHASES = (
     *("searching further", "comparing machines", "writing", "summary"),
 )
 """In their order; which of them there are, the request says."""
+SEARCHES = frozenset((*PHASES[1:5], "searching further"))
+"""Those that end with the time of a plan."""
 
 
 def phases_of(request: PlanRequest) -> tuple[str, ...]:
@@ -21,10 +23,3 @@ def phases_of(request: PlanRequest) -> tuple[str, ...]:
         "comparing machines": request.is_timed,
     }
     return tuple(name for name in PHASES if is_there.get(name, True))
-
-
-def ends_of(request: PlanRequest) -> dict[str, float]:
-    """The instant at which each phase ends at the latest, by ``time.monotonic``; () where nobody says how long."""
-    ends_at = request.stop.ends_at
-    searches = ("searching", "pricing rules", "comparing strategies", "searching for time", "searching further")
-    return {} if ends_at is None else dict.fromkeys(searches, ends_at)

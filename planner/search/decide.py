@@ -246,7 +246,6 @@ def _decision(
     return replace(
         plan,
         decided_apart=0 if plan.certified_gap == 0 else problem.decided_apart,
-        bound_seconds=solution.bound_seconds,
         largest_table=solution.largest_table,
         eliminated_entries=problem.eliminated_entries,
     )

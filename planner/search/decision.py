@@ -39,8 +39,6 @@ class Decision(Partitioning):
     """The time of an iteration that the search's tables add up, of a search for the least time; None of others."""
     search_seconds: float = field(default=0.0, compare=False)
     """The time from the graph in memory to the decision."""
-    bound_seconds: float = field(default=0.0, compare=False)
-    """The part of that for bounds."""
     table_entries: int = field(default=0, compare=False)
     """Entries of all tables."""
     largest_table: int = field(default=0, compare=False)

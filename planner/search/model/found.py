@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from planner.algebra.tiling import Tiling
 
@@ -20,5 +20,3 @@ class Found:
     """Entries of the largest table of the elimination."""
     lower: int | None = None
     """No plan of the search's problem costs less; None where no bound is known."""
-    bound_seconds: float = field(default=0.0, compare=False)
-    """The time of the bound."""

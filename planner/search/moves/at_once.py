@@ -44,5 +44,5 @@ def or_at_once(ground: Ground, plan: Found) -> tuple[tuple[int, ...], Found]:
         rival = search_recursively(problem, ways, ground.narrow(no_restriction, ways), ground.progress, ground.stop)
         if rival.cost < plan.cost and not problem.decided_apart:
             lower = None if plan.lower is None else min(plan.lower, rival.cost)
-            return ways, replace(rival, lower=lower, bound_seconds=plan.bound_seconds)
+            return ways, replace(rival, lower=lower)
     return ground.cuts, plan

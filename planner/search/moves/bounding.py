@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Tiling
@@ -52,14 +51,12 @@ class LowerBound:
             return outcome
         if ground.stop.leaves_out(BOUND):
             return outcome
-        started = time.perf_counter()
         incumbent = Proposals(ground.problem, best, ground.stop)
         with part("bound"):
             lower = certify(
                 ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress, ground.stop
             )
-        seconds = time.perf_counter() - started
         plan = incumbent.best
         if plan is not best and plan.cost != lower:
             plan = improve(ground.problem, ground.cuts, ground.free, plan, ground.progress, ground.stop)
-        return replace(outcome.with_best(plan), lower=lower, bound_seconds=seconds)
+        return replace(outcome.with_best(plan), lower=lower)

@@ -61,8 +61,6 @@ class Known:
     plans: tuple[Found, ...] = ()
     lower: int | None = None
     """No plan of the problem costs less; None where that is not known."""
-    bound_seconds: float = 0.0
-    """The time of the bound."""
 
     @property
     def best(self) -> Found:
@@ -110,4 +108,4 @@ def made(moves: Sequence[Move], ground: Ground, first: int = 1) -> Found:
             ground.stop.plan_is_there()
         if outcome.is_proven:
             break
-    return replace(outcome.best, lower=outcome.lower, bound_seconds=outcome.bound_seconds)
+    return replace(outcome.best, lower=outcome.lower)
