@@ -7,7 +7,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
-from planner.opdefs.exclusions import EXCLUDED
+from planner.errors import DescriptionError
+from planner.opdefs.exclusions import EXCLUDED, LOWERED
 from planner.opdefs.load import OpdefsFile, load_file, remembered
 from planner.tdl.builder import Description
 from planner.tdl.descriptions import Descriptions
@@ -28,8 +29,12 @@ def standard(*further: Description, repeats_unknown: bool = False) -> Descriptio
         repeats_unknown: operators without a description are executed whole by every worker, and not refused.
 
     Raises:
-        DescriptionError: an operator is described twice.
+        DescriptionError: an operator is described twice, or is read as others.
     """
+    for tdl in further:
+        for name in (f"{tdl.domain}.{op_type}" for op_type in tdl.op_types):
+            if name in LOWERED:
+                raise DescriptionError(f"{name} is read as other operators, so that its description would not be used")
     files = (import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__))
     overridden = {(tdl.domain, op_type) for tdl in further for op_type in tdl.op_types if tdl.domain}
     standard_tdls = (

@@ -47,8 +47,11 @@ LOWERED: dict[str, str] = {
         decompositions(Purpose.RANDOM),
         "lowered: written in described operators, as a function of seed, op, step and global index",
     ),
-    "com.microsoft.Attention": "lowered: three products and a MultiHeadAttention, which are cut by head",
-    "com.microsoft.EmbedLayerNormalization": "lowered: lookups and a SkipLayerNormalization, each cut by itself",
+    **{
+        name: f"lowered: {rule.text}"
+        for name, rule in decompositions(Purpose.READING).items()
+        if name not in decompositions(Purpose.PARTS)
+    },
 }
 """What becomes of them before a plan is made, by operator, with its domain if that is not ONNX's own."""
 

@@ -1,17 +1,14 @@
-"""ONNX Runtime's own activations and normalisations: what its optimizer makes of a sum and what follows it.
-
-Their domain is ``com.microsoft``, but for SimplifiedLayerNormalization, which stands in ONNX's own.
-"""
+"""SimplifiedLayerNormalization, which ONNX Runtime has in ONNX's own domain; and helpers for its own domain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from planner.errors import DescriptionError, UnsupportedError
+from planner.errors import DescriptionError
 from planner.graph.core.model import Implied
-from planner.opdefs.broadcast import aligned, normal_axis
-from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, call, op, over
+from planner.opdefs.broadcast import normal_axis
+from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, op, over
 
 DOMAIN: Final = "com.microsoft"
 
@@ -19,74 +16,6 @@ DOMAIN: Final = "com.microsoft"
 def like_first(node: NodeView) -> Sequence[Implied | None]:
     """The one output has the shape of the first input."""
     return ((node.input_shape(0), None),)
-
-
-@op("Gelu", "QuickGelu", domain=DOMAIN)
-def gelu(node: NodeView, X: TensorArg) -> object:
-    """Gelu, and x times the sigmoid of alpha x."""
-    return lambda *i: call(node.op.op_type, X[i])
-
-
-@op("BiasGelu", "FastGelu", domain=DOMAIN)
-def bias_gelu(node: NodeView, X: TensorArg, bias: TensorArg | None = None) -> object:
-    """Gelu(X + bias), exact or by tanh: the bias has the last dim only."""
-    if bias is None:
-        return lambda *i: call("Gelu", X[i])
-    return lambda *i: call("Gelu", X[i] + bias[i[-1]])
-
-
-def _skip_results(node: NodeView) -> Sequence[Implied | None]:
-    shape = node.input_shape(0)
-    statistic = (*shape[:-1], 1)
-    return ((shape, None), (statistic, None), (statistic, None), (shape, None))
-
-
-def _skipped(
-    node: NodeView, X: TensorArg, skip: TensorArg, bias: TensorArg | None, learned: Sequence[TensorArg]
-) -> object:
-    """The sum of input, skip and bias, which is the last output, normalised over its last dim.
-
-    Raises:
-        UnsupportedError: mean or deviation are wanted, which ONNX Runtime does not compute on every device.
-    """
-    if any(shape is not None for shape in node.output_shapes[1:3]):
-        raise UnsupportedError(
-            f"op {node.op.name} ({node.op.op_type}) gives mean or deviation, which are outputs of training",
-            hint="export the model for inference",
-        )
-
-    def terms(i: tuple[Ix, ...], last: Ix | slice) -> list[Val]:
-        addends = [X[(*i[:-1], last)], skip[(*aligned(node, skip, i[:-1], trailing=1), last)]]
-        return addends if bias is None else [*addends, bias[last]]
-
-    def normalised(*i: Ix) -> Val:
-        every = slice(None)
-        return Opaque(node.op.op_type)(*terms(i, every), *(tensor[every] for tensor in learned))[i[-1]]
-
-    names = [f"i{dim}" for dim in range(X.rank)]
-    none = over(names, lambda *i: 0.0)
-    return over(names, normalised), none, none, over(names, lambda *i: call("+", *terms(i, i[-1])))
-
-
-@op("SkipLayerNormalization", domain=DOMAIN, results=_skip_results)
-def skip_layer_normalization(
-    node: NodeView,
-    X: TensorArg,
-    skip: TensorArg,
-    scale: TensorArg,
-    shift: TensorArg | None = None,
-    bias: TensorArg | None = None,
-) -> object:
-    """LayerNormalization of a sum, which can be had, too."""
-    return _skipped(node, X, skip, bias, [tensor for tensor in (scale, shift) if tensor is not None])
-
-
-@op("SkipSimplifiedLayerNormalization", domain=DOMAIN, results=_skip_results)
-def skip_simplified_layer_normalization(
-    node: NodeView, X: TensorArg, skip: TensorArg, scale: TensorArg, bias: TensorArg | None = None
-) -> object:
-    """The same by the root of the mean square."""
-    return _skipped(node, X, skip, bias, [scale])
 
 
 def _simplified_results(node: NodeView) -> Sequence[Implied | None]:

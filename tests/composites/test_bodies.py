@@ -63,14 +63,6 @@ def normalisation(op_type: str, shape: tuple[int, ...], learned: int, **attribut
     return one_op(op_type, inputs, {"y": shape}, opset=opset, **attributes), inputs
 
 
-def skipped(op_type: str, learned: int) -> tuple[Graph, Arrays]:
-    inputs = {"x": normal(2, 7, 6), "skip": normal(7, 6, seed=1)}
-    inputs |= {f"learned{number}": normal(6, seed=2 + number) for number in range(learned)}
-    graph = one_op(op_type, inputs, {"y": (2, 7, 6), "sum": (2, 7, 6)}, epsilon=1e-3)
-    (op,) = graph.ops
-    return replace(graph, ops=(replace(op, outputs=("y", "", "", "sum")),)), inputs
-
-
 def convolution(x: tuple[int, ...], w: tuple[int, ...], **attributes: Attribute) -> tuple[Graph, Arrays]:
     inputs = {"x": normal(*x), "w": normal(*w, seed=1), "b": normal(w[0], seed=2)}
     strides, pads = attributes["strides"], attributes.get("pads", (0,) * 2 * (len(x) - 2))
@@ -172,10 +164,6 @@ def case(name: str) -> tuple[Graph, Arrays]:
             one_op("SimplifiedLayerNormalization", {"x": x, "s": normal(5, seed=1)}, {"y": x.shape}, epsilon=1e-3),
             {"x": x, "s": normal(5, seed=1)},
         ),
-        "com.microsoft.SkipLayerNormalization": lambda: skipped("com.microsoft.SkipLayerNormalization", 3),
-        "com.microsoft.SkipSimplifiedLayerNormalization": lambda: skipped(
-            "com.microsoft.SkipSimplifiedLayerNormalization", 2
-        ),
         "RMSNormalization": lambda: (
             one_op("RMSNormalization", {"x": x, "s": normal(5, seed=1)}, {"y": x.shape}, opset=23),
             {"x": x, "s": normal(5, seed=1)},
@@ -227,8 +215,6 @@ CASES = (
     "Conv",
     "Conv along one dim",
     "SimplifiedLayerNormalization",
-    "com.microsoft.SkipLayerNormalization",
-    "com.microsoft.SkipSimplifiedLayerNormalization",
     "BatchNormalization",
     "TensorScatter",
     "TensorScatter in a circle",

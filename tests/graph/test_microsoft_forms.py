@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -10,11 +11,14 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
+from fused_cases import FUSED
 from planner import opdefs
 from planner.errors import ModelError, TofuError, UnsupportedError
+from planner.features.ops.cases.case import Case, execute_case
 from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
+from planner.runtime.judge.reference import Reference
 
 MICROSOFT = "com.microsoft"
 SAMPLES, POSITIONS, PAST, WIDTH, HEADS, SIZE = 2, 5, 3, 24, 4, 8
@@ -68,6 +72,35 @@ def held_against_the_kernel(model: onnx.ModelProto, inputs: Inputs) -> list[tupl
         assert made.shape == expected.shape
         np.testing.assert_allclose(made, expected, rtol=0, atol=5e-6 * max(1, np.abs(expected).max()))
     return [(op.domain, op.op_type) for op in graph.ops]
+
+
+@pytest.mark.parametrize("case", FUSED, ids=str)
+def test_ops_that_the_optimizer_made_one(case: Case) -> None:
+    """In the model's precision, and in float64: the reference is of the ops that are read, and no formula beside."""
+    graph, inputs, made = execute_case(case)
+    read = graph_from_proto(to_model(graph), operators=opdefs.standard())
+    assert MICROSOFT not in {op.domain for op in read.ops}
+    reference = Reference(read)
+    for results in (dict(zip(read.outputs, executed(to_model(read), inputs), strict=True)), reference.step(inputs)):
+        for name, expected in made.items():
+            np.testing.assert_allclose(results[name], expected, rtol=0, atol=2e-6 * max(1, np.abs(expected).max()))
+    assert set(reference.own_precision) <= {"SimplifiedLayerNormalization"}
+
+
+def test_every_operator_that_is_read_as_others_has_a_case() -> None:
+    below = {"Attention", "EmbedLayerNormalization", "GroupQueryAttention", "MultiHeadAttention"}
+    assert {case.op_type for case in FUSED} | below == {
+        name.removeprefix(f"{MICROSOFT}.") for name in decompositions(Purpose.READING)
+    }
+
+
+def test_gelu_is_onnxs_where_that_is_there() -> None:
+    for case in FUSED:
+        if case.op_type in ("BiasGelu", "FastGelu", "Gelu"):
+            graph, inputs, made = execute_case(replace(case, opset=20))
+            read = graph_from_proto(to_model(graph), operators=opdefs.standard())
+            assert [op.op_type for op in read.ops][-1] == "Gelu"
+            np.testing.assert_allclose(executed(to_model(read), inputs)[0], made["y0"], rtol=0, atol=1e-5)
 
 
 def attention_inputs(**more: np.ndarray | None) -> dict[str, np.ndarray]:

@@ -12,7 +12,6 @@ from counted_arrays import Counter
 from planner import opdefs
 from planner.features.ops.cases.case import Case, by_type, execute_case
 from planner.features.ops.cases.examples import all_cases
-from planner.graph.core.model import qualified
 from planner.graph.decompositions.expand import expand
 from planner.graph.files.to_onnx import to_model
 from planner.runtime.judge.reference import BY_BODY, kernel_of
@@ -53,14 +52,14 @@ def counted(case: Case) -> tuple[int, int, int]:
     op = graph.ops[0]
     counter = Counter()
     known = {name: counter.array(array) for name, array in {**graph.constants, **arrays}.items() if array is not None}
-    by_body = qualified(op.domain, op.op_type) in BY_BODY
+    by_body = bool(op.domain) or op.op_type in BY_BODY
     kernel = None if by_body else kernel_of(graph, op)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if kernel is not None:
             kernel(op, [known[name] if name else None for name in op.inputs])
         else:
-            ReferenceEvaluator(to_model(expand(graph).graph if by_body else graph)).run(
+            ReferenceEvaluator(to_model(expand(graph, is_plan=False).graph if by_body else graph)).run(
                 None, {name: known[name] for name in graph.inputs}
             )
     touched = sum(tensor.elements for tensor in graph.tensors.values())

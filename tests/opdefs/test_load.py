@@ -74,11 +74,18 @@ def test_an_operator_of_the_standard_set_is_not_described_again(tmp_path: Path) 
 
 
 def test_a_users_description_stands_in_the_place_of_ours_where_the_operator_is_not_onnxs(tmp_path: Path) -> None:
+    experts = RELU.replace("MyRelu", "MoE").replace("my.domain", "com.microsoft")
+    mine = opdefs.load_file(write(tmp_path, HEAD + experts))
+    described = opdefs.standard(*mine.descriptions)
+    assert described.description("com.microsoft", "MoE") is mine.descriptions[0]
+    assert "QMoE" in described.description("com.microsoft", "QMoE").op_types
+
+
+def test_an_operator_that_is_read_as_others_is_not_described(tmp_path: Path) -> None:
     gelu = RELU.replace("MyRelu", "Gelu").replace("my.domain", "com.microsoft")
     mine = opdefs.load_file(write(tmp_path, HEAD + gelu))
-    described = opdefs.standard(*mine.descriptions)
-    assert described.description("com.microsoft", "Gelu") is mine.descriptions[0]
-    assert "QuickGelu" in described.description("com.microsoft", "QuickGelu").op_types
+    with pytest.raises(DescriptionError, match=r"com\.microsoft\.Gelu is read as other operators"):
+        opdefs.standard(*mine.descriptions)
 
 
 def test_a_wrong_line_of_the_file_is_named(tmp_path: Path) -> None:

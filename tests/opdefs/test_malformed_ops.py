@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from fast_suite import examples
+from fused_cases import FUSED
 from planner import opdefs
 from planner.errors import TofuError
 from planner.features.ops.cases.case import Case, Given
@@ -20,7 +21,7 @@ from planner.features.ops.cases.examples import all_cases
 from planner.graph.reading.from_onnx import graph_from_proto
 
 DESCRIPTIONS = opdefs.standard()
-CASES = [case for case in all_cases() if case.domain == "com.microsoft"]
+CASES = [*(case for case in all_cases() if case.domain == "com.microsoft"), *FUSED]
 
 
 def model_of(case: Case, dropped: set[str], shapes: dict[int, tuple[int, ...]], outputs: int) -> onnx.ModelProto:

@@ -77,18 +77,6 @@ FOUND = tuple((name, T.FLOAT, (4,)) for name in ("next_mean", "next_variance"))
         (one("Tan", [X], [Y]), "Tan"),
         (one("Celu", [X], [Y], alpha=0.5), "Celu"),
         (one("GroupNormalization", [X, *STATISTICS[:2]], [Y], num_groups=2), "GroupNormalization"),
-        (
-            one(
-                "FusedGemm",
-                [("a", T.FLOAT, (3, 4)), ("b", T.FLOAT, (5, 4)), ("c", T.FLOAT, (5,))],
-                [("y", T.FLOAT, (3, 5))],
-                domain="com.microsoft",
-                transB=1,
-                activation="LeakyRelu",
-                activation_alpha=0.3,
-            ),
-            "FusedGemm",
-        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -44,6 +44,7 @@ import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper
 
+from fused_cases import FUSED
 from planner import api, opdefs
 from planner.errors import TofuError
 from planner.features.ops.cases.case import Case, Given, by_type, qualified
@@ -360,7 +361,7 @@ def _slope(model: onnx.ModelProto, feeds: dict[str, np.ndarray], result: str) ->
     given.graph.node.append(helper.make_node("Mul", [result, "weights"], ["weighed"]))
     given.graph.node.append(helper.make_node("ReduceSum", ["weighed"], ["loss"], keepdims=0))
     given.graph.output.append(helper.make_tensor_value_info("loss", onnx.TensorProto.FLOAT, []))
-    forward = graph_from_proto(given, operators=opdefs.standard(), state_pairs=())
+    forward = graph_from_proto(given, state_pairs=())
     training = build_training_graph(
         forward, loss="output:loss", optimizer="sgd", learning_rate=1.0, batchnorm="frozen", parameters=Parameters(
             (Decision(name, feeds[name].shape, Verdict.TRAINED, "asked for"),)
@@ -391,7 +392,7 @@ def _slope(model: onnx.ModelProto, feeds: dict[str, np.ndarray], result: str) ->
 
 def trials_of(operator: str) -> list[tuple[Case, list[str]]]:
     """Cases of an operator, each with the rows that it says something of and none before it does."""
-    cases = by_type(all_cases()).get(operator, ())
+    cases = by_type((*all_cases(), *FUSED)).get(operator, ())
     known = {key for case in cases[:1] for key in keys_of(case)}
     others = [(other, sorted(set(keys_of(other)) - known)) for base in cases[:1] for other in changed(base)]
     seen: set[str] = set()
@@ -411,8 +412,8 @@ def joined(rows: dict[str, str], keys: list[str], letters: str) -> None:
 
 
 def operators() -> list[str]:
-    """All that are described."""
-    return [qualified(*key) for key in opdefs.standard().described]
+    """All that are described, and those of ONNX Runtime's that are read as others."""
+    return sorted({*(qualified(*key) for key in opdefs.standard().described), *by_type(FUSED)})
 
 
 def _child(names: list[str]) -> None:

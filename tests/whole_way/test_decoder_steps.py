@@ -142,8 +142,9 @@ def held_against_the_runtime(
     file: Path, inputs: Arrays, workers: int, folder: Path, tolerance: float = 2e-5
 ) -> dict[str, np.ndarray]:
     planned = api.plan(file, gpus=workers, out=folder / "plan", effort="quick")
-    whole = [name for name in planned.plan.unsplit if "Attention" in name or "MatMul" in name]
-    assert not whole, "attention and products are cut"
+    # The place of one sample's new word is one number.
+    unsplit = [name for name in planned.plan.unsplit if not name.endswith("positions.index")]
+    assert not any("Attention" in name or "MatMul" in name for name in unsplit), "attention and products are cut"
     np.savez(folder / "given.npz", **inputs)
     ran = api.run(folder / "plan", inputs=folder / "given.npz", verify=True, result=folder / "made.npz")
     assert ran.verified, ran.comparisons

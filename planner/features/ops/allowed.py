@@ -25,7 +25,6 @@ VETOED: dict[str, str] = {
     "QuantizeLinear": _BLOCKS,
     "ReduceMean": "a mean of integers rounds: its parts cannot be joined",
     "RotaryEmbedding": _HEADS,
-    "com.microsoft.FusedConv": _GROUPS,
     "com.microsoft.MatMulNBits": _BLOCKS,
     "com.microsoft.MultiHeadAttention": _HEADS,
     "com.microsoft.RotaryEmbedding": _HEADS,

@@ -32,7 +32,7 @@ class Emitter:
     Names are ``prefix + hint``, numbered from the second of a hint on: they depend on nothing outside of the scope.
 
     Args:
-        prefix: begins every name; no tensor and no op of the graph begins with it.
+        prefix: begins every name.
         graph_tensors: tensors of the graph that may be read.
         values: of the graph's constants.
         opset: version of the default operator domain.
@@ -161,7 +161,7 @@ class Emitter:
 
     def _name(self, hint: str) -> str:
         name, number = f"{self.prefix}{hint}", 2
-        while name in self.tensors:
+        while name in self.tensors or name in self._graph_tensors:
             name, number = f"{self.prefix}{hint}.{number}", number + 1
         return name
 

@@ -37,22 +37,6 @@ def mean(emitter: Emitter, op: Op) -> tuple[str, ...]:
     return (emitter.each("Div", "mean", total, emitter.scalar(len(op.inputs), emitter.dtype(total), "count")),)
 
 
-@stands_for("com.microsoft.FusedGemm", purpose=Purpose.CUDA)
-def fused_gemm(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
-    """A product of the optimizer's, which it makes for CPUs alone, and the function that it is followed by."""
-    after, dtype = op.attribute("activation"), emitter.dtype(op.inputs[0])
-    if after not in ("LeakyRelu", "Relu", "Sigmoid", "Tanh"):
-        return None
-    a, b = (emitter.shape(name) for name in op.inputs[:2])
-    shape = (a[1 if op.attribute("transA") else 0], b[0 if op.attribute("transB") else 1])
-    slope = op.attribute("activation_alpha")
-    assert after != "LeakyRelu" or slope is not None, "the optimizer states it"
-    parameters = {"alpha": slope} if after == "LeakyRelu" and slope is not None else {}
-    of_product = {name: value for name, value in op.attributes if not name.startswith("activation")}
-    product = emitter.one("Gemm", op.inputs, shape, dtype, hint="product", attributes=of_product)
-    return (emitter.one(str(after), (product,), shape, dtype, hint="result", attributes=parameters),)
-
-
 @stands_for("Tan", purpose=Purpose.CUDA)
 def tan(emitter: Emitter, op: Op) -> tuple[str, ...]:
     """The sine divided by the cosine."""

@@ -46,10 +46,10 @@ def body_text(domain: str, op_type: str) -> str:
 
 def has_body(graph: Graph, op: Op) -> bool:
     """True if the op can be replaced by a body, however many workers there are."""
-    return _body(graph, op, _names(graph), 1) is not None
+    return _body(graph, op, _names(graph), 1, is_plan=True) is not None
 
 
-def expand(graph: Graph, names: Collection[str] | None = None, *, workers: int = 1) -> Expanded:
+def expand(graph: Graph, names: Collection[str] | None = None, *, workers: int = 1, is_plan: bool = True) -> Expanded:
     """Replaces composite ops by their bodies.
 
     Names in a body begin with the composite's and depend on nothing but the graph: expanding fewer ops gives the same
@@ -59,11 +59,12 @@ def expand(graph: Graph, names: Collection[str] | None = None, *, workers: int =
         graph: is left as it is.
         names: of the ops to be replaced; None: all that have a body.
         workers: how many the plan is for. Of 1, and so where it is not known, no op becomes one of blocks.
+        is_plan: False: ops that are always planned whole are replaced, too.
     """
     reserved = _names(graph)
     bodies: dict[str, Body] = {}
     for op in graph.ops:
-        body = _body(graph, op, reserved, workers) if names is None or op.name in names else None
+        body = _body(graph, op, reserved, workers, is_plan) if names is None or op.name in names else None
         if body is not None:
             bodies[op.name] = body
     return _expanded(graph, bodies)
@@ -160,8 +161,8 @@ def _names(graph: Graph) -> tuple[str, ...]:
     return tuple(sorted({*graph.tensors, *(op.name for op in graph.ops)}))
 
 
-def _body(graph: Graph, op: Op, names: Sequence[str], workers: int) -> Body | None:
-    rule = decomposition(Purpose.PARTS, op)
+def _body(graph: Graph, op: Op, names: Sequence[str], workers: int, is_plan: bool) -> Body | None:
+    rule = decomposition(Purpose.PARTS, op) or (None if is_plan else decomposition(Purpose.WHOLE, op))
     if rule is None:
         return None
     emitter = Emitter(free_prefix(f"{op.name}/", names), graph.tensors, graph.constants, graph.opset, workers=workers)

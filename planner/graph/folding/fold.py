@@ -268,7 +268,7 @@ class _Folder:
 
     def _unknown(self, op: Op) -> None:
         """An op that ONNX does not define: others stand for it, or it is believed, or refused."""
-        if self.operators is not None and self.by_form(op, partial(microsoft_nodes, graph=self.graph)):
+        if self.by_form(op, partial(microsoft_nodes, graph=self.graph, is_plan=self.operators is not None)):
             return
         if op.domain == "" and op.op_type not in IN_DEFAULT_DOMAIN:
             reason = f"op {op.name!r}: no operator {op.op_type} at opset {self.graph.opset}"

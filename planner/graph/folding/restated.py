@@ -13,7 +13,7 @@ from onnx import NodeProto, TensorProto
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.core.model import Op, Tensor
-from planner.graph.decompositions.reading import microsoft_form
+from planner.graph.decompositions.reading.form import microsoft_form
 from planner.graph.files.protos import array_of, op_to_node, tensor_shape
 from planner.graph.folding.branches import taken_branch
 from planner.graph.folding.known import KnownGraph
@@ -113,14 +113,14 @@ def full_split_nodes(op: Op, full: Sequence[Tensor], graph: KnownGraph) -> Nodes
     return _with_constants(split_for(op, full, graph.tensors), graph)
 
 
-def microsoft_nodes(op: Op, graph: KnownGraph) -> Nodes | None:
-    """The nodes that restate an op of ONNX Runtime's own in others; None where it is planned as it is.
+def microsoft_nodes(op: Op, graph: KnownGraph, *, is_plan: bool) -> Nodes | None:
+    """The nodes that restate an op of ONNX Runtime's own in others; None where it stays as it is.
 
     Raises:
         ModelError: the op contradicts its inputs.
         UnsupportedError: a form of the operator that is not taken.
     """
-    form = microsoft_form(op, graph.tensors, graph.values)
+    form = microsoft_form(op, graph.tensors, graph.values, graph.opset, is_plan=is_plan)
     if form is None:
         return None
     for name, value in form.constants.items():

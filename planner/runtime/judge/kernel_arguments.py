@@ -31,10 +31,3 @@ def operand(inputs: Arrays, position: int) -> np.ndarray:
 def maybe(inputs: Arrays, position: int) -> np.ndarray | None:
     """An optional operand."""
     return inputs[position] if position < len(inputs) else None
-
-
-def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
-    """The numbers of few bits that bytes hold along their last dim, the lowest bits first."""
-    per_byte = 8 // bits
-    parts = [(packed >> (bits * place)) & (2**bits - 1) for place in range(per_byte)]
-    return np.stack(parts, axis=-1).reshape(*packed.shape[:-1], packed.shape[-1] * per_byte)

@@ -30,7 +30,6 @@ from planner.runtime.judge.far import far_from, may_round
 from planner.runtime.judge.foreign import ForeignOp, graph_of_op
 from planner.runtime.judge.kernel_arguments import Arrays, Kernel, OtherFormError
 from planner.runtime.judge.precision import own_eps
-from planner.runtime.judge.reference_microsoft import microsoft_kernel
 from planner.runtime.judge.reference_ops import KERNELS
 from planner.runtime.judge.rounding import Rounding, sum_of, terms_of_product
 from planner.runtime.judge.whole import passed_on, require_constants
@@ -43,11 +42,9 @@ _STEPPED: Final = named("Ceil Floor Hardmax Mod Round Shrink Sign ThresholdedRel
 _REFERENCE_DOMAINS: Final = frozenset({"", "ai.onnx.ml"})
 """Those that ONNX's reference evaluator has."""
 BY_BODY: Final = named(
-    "LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization SimplifiedLayerNormalization "
-    "com.microsoft.GroupQueryAttention com.microsoft.MultiHeadAttention com.microsoft.SkipLayerNormalization "
-    "com.microsoft.SkipSimplifiedLayerNormalization"
+    "LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization SimplifiedLayerNormalization"
 )
-"""Operators that are computed by their body, op by op: ONNX's evaluator lacks them, is slow, or is wrong."""
+"""Operators of ONNX that are computed by their body, op by op: its evaluator lacks them, is slow, or is wrong."""
 
 
 WORK_LIMIT: Final = 1_000_000_000
@@ -296,11 +293,13 @@ class Reference:
 
 
 def kernel_of(graph: Graph, op: Op) -> Kernel | None:
-    """An op in NumPy of our own: by its body, if it is of ``BY_BODY``, or whole; None where there is neither."""
-    if qualified(op.domain, op.op_type) not in BY_BODY:
-        return microsoft_kernel(op) or (None if op.domain else KERNELS.get(op.op_type))
+    """An op in NumPy of our own: by its body, if it is of ``BY_BODY`` or ONNX Runtime's own, or whole; None where there
+    is neither.
+    """
+    if not op.domain and op.op_type not in BY_BODY:
+        return KERNELS.get(op.op_type)
     alone = graph_of_op(graph, op)
-    body = expand(alone).graph
+    body = expand(alone, is_plan=False).graph
     if body.ops == alone.ops:
         return None
     reference = Reference(body)

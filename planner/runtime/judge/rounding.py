@@ -37,9 +37,8 @@ EXACT: Final = MOVING | LOOKUPS | named(
 )  # fmt: skip
 """Ops that choose or move elements and round none: what they make must stay equal to what they read."""
 SUMS: Final = CONVOLUTIONS | MATRIX_PRODUCTS | NORMS | named(
-    "AveragePool CumSum Einsum GlobalAveragePool ReduceL2 ReduceMean ReduceSum ReduceSumSquare FusedConv "
-    "FusedGemm FusedMatMul MatMulNBits SimplifiedLayerNormalization SkipLayerNormalization "
-    "SkipSimplifiedLayerNormalization"
+    "AveragePool CumSum Einsum GlobalAveragePool ReduceL2 ReduceMean ReduceSum ReduceSumSquare MatMulNBits "
+    "SimplifiedLayerNormalization"
 )  # fmt: skip
 """Ops whose results are sums of many terms."""
 _PARTIAL_SUMS: Final = 8

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from onnx import ModelProto
 
-from planner.errors import ModelError, UnsupportedError, UsageError
-from planner.graph.core.model import Graph, StatePair, qualified
+from planner.errors import ModelError, UsageError
+from planner.graph.core.model import Graph, StatePair
 from planner.graph.files.protos import dtype_of
 from planner.graph.folding.foreign import Operators
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.reading.inline import reachable_nodes
 from planner.graph.reading.load import load_model
 from planner.training.doors.artifacts import (
     OPTIMIZER_MODEL,
@@ -30,10 +27,6 @@ from planner.training.doors.inputs import hold, weights_among_inputs
 from planner.training.doors.needed import LeftOut, read_needed
 from planner.training.doors.training_info import is_training_model, read_training_info
 from planner.training.parameters.exporter import Exporter, exporter_of
-
-_RUNTIMES: Final = "com.microsoft"
-"""What the names of ONNX Runtime's own domains begin with."""
-_RUNTIMES_IN_DEFAULT: Final = frozenset({"SimplifiedLayerNormalization"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +74,7 @@ def open_training(
         loss_output: the output that the loss looks at; outputs beside it that cannot be read are left out. None: any.
 
     Raises:
-        ModelError, UnsupportedError, UsageError: see ``read_model``, ``read_training_info`` and ``read_gradients``; of
-            a model that is not only planned, operators of ONNX Runtime's optimizer.
+        ModelError, UnsupportedError, UsageError: see ``read_model``, ``read_training_info`` and ``read_gradients``.
     """
     file = file_of(Path(path))
     model = load_model(file)
@@ -95,8 +87,6 @@ def open_training(
             read = read_gradients(model)
             beside = file.parent / OPTIMIZER_MODEL
             return Opened(read.graph, read.pairs, read_optimizer(beside) if beside.is_file() else None, read.running)
-        if operators is None:
-            _refuse_runtimes_own(model)
         exporter = exporter_of(model)
 
         def graph() -> Graph:
@@ -158,27 +148,6 @@ def read_step(
         ModelError, UnsupportedError, UsageError: see ``open_training``.
     """
     return open_training(path, dims=dims, values=values, state_pairs=state_pairs, operators=operators).graph
-
-
-def _refuse_runtimes_own(model: ModelProto) -> None:
-    """Refuses operators that ONNX Runtime's optimizer makes of ONNX's: no gradient is known of them.
-
-    Raises:
-        UnsupportedError: the model has some, all of them by operator.
-    """
-    functions = {(function.domain, function.name) for function in model.functions}
-    counts = Counter(
-        qualified(node.domain, node.op_type)
-        for node in reachable_nodes(model)
-        if node.domain.startswith(_RUNTIMES) or node.op_type in _RUNTIMES_IN_DEFAULT
-        if (node.domain, node.op_type) not in functions
-    )
-    if counts:
-        raise UnsupportedError(
-            "the model was saved by ONNX Runtime's optimizer, and no gradient passes what it makes",
-            facts=tuple(f"{name}: {count} op{'s' if count > 1 else ''}" for name, count in sorted(counts.items())),
-            hint="export the model again without the optimizer (optimize_model, graph optimizations of a session)",
-        )
 
 
 def _no_options(

@@ -24,58 +24,14 @@ def _integers(shape: Shape, low: int, high: int, dtype: str = "int64") -> Known:
     return Known(values.astype(dtype), constant=False)
 
 
-def activations() -> Iterator[Case]:
-    """With and without a bias."""
-    yield _op("Gelu", (4, 6))
-    yield _op("QuickGelu", (2, 5, 3), alpha=1.5)
-    yield _op("BiasGelu", (4, 6), (6,))
-    yield _op("BiasGelu", (2, 5, 7), (7,))
-    yield _op("FastGelu", (2, 5, 7), (7,))
-    yield _op("FastGelu", (3, 4))
-
-
 def normalisations() -> Iterator[Case]:
-    """With and without bias and sum; a skip that broadcasts."""
-    for name in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
-        shift = ((6,),) if name == "SkipLayerNormalization" else ()
-        yield _op(name, (4, 5, 6), (4, 5, 6), (6,), *shift)
-        yield _op(name, (2, 7, 6), (2, 7, 6), (6,), *shift, (6,), outputs=4, absent=(1, 2), epsilon=1e-5)
-        yield _op(name, (4, 6), (4, 6), (6,), *shift, outputs=4, absent=(1, 2))
-        yield _op(name, (4, 5, 6), (5, 6), (6,), *shift, outputs=4, absent=(1, 2))
-        yield _op(name, (4, 5, 6), (1, 5, 6), (6,), *shift)
-    yield _op("SkipLayerNormalization", (3, 5, 4), (3, 5, 4), (4,), None, (4,))
+    """Over the last dim and over several; with the deviation."""
     yield make("SimplifiedLayerNormalization", (3, 4, 6), (6,), opset=17)
     yield make("SimplifiedLayerNormalization", (3, 5, 4), (5, 4), axis=1, epsilon=1e-3, outputs=2, opset=17)
 
 
 def products() -> Iterator[Case]:
-    """Operands turned every way; activations; weights of 4 and 8 bits with zero points, groups and a bias."""
-    yield _op("FusedMatMul", (4, 6), (6, 5), alpha=0.5)
-    yield _op("FusedMatMul", (7, 4), (3, 7), transA=1, transB=1)
-    yield _op("FusedMatMul", (2, 3, 4, 6), (2, 3, 5, 6), transB=1, alpha=0.25)
-    yield _op("FusedMatMul", (2, 1, 4, 6), (3, 6, 5))
-    yield _op("FusedMatMul", (4, 2, 6), (2, 6, 5), transBatchA=1)
-    yield _op("FusedMatMul", (4, 2, 3, 6), (2, 3, 4, 5), transBatchA=1, transA=1)
-    yield _op("FusedMatMul", (2, 4, 6), (6, 2, 5), transBatchB=1)
-    yield _op("FusedMatMul", (2, 4, 6), (5, 2, 6), transBatchB=1, transB=1)
-    yield _op("FusedMatMul", (6,), (2, 6, 5))
-    yield _op("FusedGemm", (4, 6), (6, 5), (5,), activation="Relu")
-    yield _op("FusedGemm", (6, 4), (5, 6), (4, 5), transA=1, transB=1, alpha=0.5, beta=2.0, activation="Tanh")
-    yield _op("FusedGemm", (4, 7), (7, 3), activation="LeakyRelu", activation_alpha=0.1)
-    yield _op("FusedConv", (2, 3, 6, 6), (4, 3, 3, 3), (4,), activation="Relu")
-    # The fourth operand of this one is added before the activation.
-    yield _op(
-        "FusedConv",
-        (2, 3, 7, 6),
-        (4, 3, 3, 3),
-        (4,),
-        (2, 4, 4, 3),
-        activation="Relu",
-        pads=(1, 1, 1, 1),
-        strides=(2, 2),
-    )
-    yield _op("FusedConv", (2, 4, 6, 5), (6, 2, 1, 1), group=2, activation="HardSigmoid", activation_params=(0.2, 0.5))
-    yield _op("FusedConv", (3, 2, 8), (4, 2, 3), auto_pad="SAME_UPPER", activation="Tanh")
+    """Weights of 2, 4 and 8 bits with zero points, groups and a bias."""
     for bits, block, blocks in ((4, 16, 4), (8, 16, 2), (4, 32, 3), (2, 16, 4)):
         yield from _quantised(bits, block, blocks)
 
@@ -167,4 +123,4 @@ def mixtures() -> Iterator[Case]:
 
 def families() -> tuple[Iterator[Case], ...]:
     """All of this file."""
-    return activations(), normalisations(), products(), attentions(), grouped_attentions(), mixtures()
+    return normalisations(), products(), attentions(), grouped_attentions(), mixtures()

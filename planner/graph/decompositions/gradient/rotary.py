@@ -6,6 +6,7 @@ from planner.graph.core.attributes import integer, refuse
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Purpose, stands_for
+from planner.graph.decompositions.rotary import rotated
 
 
 @stands_for("RotaryEmbedding", purpose=Purpose.GRADIENT)
@@ -27,34 +28,18 @@ def rotary_embedding(emit: Builder, op: Op) -> tuple[str, ...]:
         head_dim = 2
     else:
         head_dim = 1
-    size = emit.shape(x)[-1]
-    rotated = integer(op, "rotary_embedding_dim", 0) or size
+    rotated_size = integer(op, "rotary_embedding_dim", 0) or emit.shape(x)[-1]
     if positions and positions[0]:
         cos, sin = (_looked_up(emit, cache, positions[0]) for cache in (cos, sin))
-    half = rotated // 2
-    cos, sin = (emit.unsqueeze(_stretch(emit, cache, 0, half), [head_dim]) for cache in (cos, sin))
-    turning = _stretch(emit, x, 0, rotated)
-    if integer(op, "interleaved", 0):
-        pairs = emit.reshape(turning, (*emit.shape(turning)[:-1], half, 2))
-        a, b = (emit.squeeze(_stretch(emit, pairs, part, part + 1), [4]) for part in (0, 1))
-    else:
-        a, b = _stretch(emit, turning, 0, half), _stretch(emit, turning, half, rotated)
-    first = emit.sub(emit.mul(a, cos), emit.mul(b, sin))
-    second = emit.add(emit.mul(a, sin), emit.mul(b, cos))
-    if integer(op, "interleaved", 0):
-        y = emit.concat([emit.unsqueeze(first, [4]), emit.unsqueeze(second, [4])], 4)
-        y = emit.reshape(y, emit.shape(turning))
-    else:
-        y = emit.concat([first, second], 3)
-    if rotated < size:
-        y = emit.concat([y, _stretch(emit, x, rotated, size)], 3)
+    cos, sin = (_first(emit, emit.unsqueeze(cache, [head_dim]), rotated_size // 2) for cache in (cos, sin))
+    y = rotated(emit, x, cos, sin, "rotary", interleaved=bool(integer(op, "interleaved", 0)))
     return (emit.reshape(y, shape),)
 
 
-def _stretch(emit: Builder, x: str, start: int, end: int) -> str:
-    """Elements ``start`` to ``end`` of the last dim."""
-    shape = emit.shape(x)
-    return emit.slice(x, [*(0 for _ in shape[:-1]), start], [*shape[:-1], end])
+def _first(emit: Builder, x: str, count: int) -> str:
+    """The first elements of the last dim."""
+    *lead, _ = emit.shape(x)
+    return emit.slice(x, [0] * (len(lead) + 1), [*lead, count])
 
 
 def _looked_up(emit: Builder, cache: str, positions: str) -> str:

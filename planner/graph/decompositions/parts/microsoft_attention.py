@@ -25,6 +25,7 @@ from planner.graph.decompositions.parts.weighted_sums import (
     where_seen,
 )
 from planner.graph.decompositions.registry import Purpose, stands_for
+from planner.graph.decompositions.rotary import rotated
 
 _FILTER = -10000.0
 """What is added to the scores of keys that a mask leaves out, unless the op says otherwise."""
@@ -113,7 +114,7 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         cosine, sine = _angles(emitter, op, step)
         interleaved = bool(integer(op, "rotary_interleaved", 0))
         q, k = (
-            _rotated(emitter, x, cosine, sine, part, interleaved=interleaved)
+            rotated(emitter, x, cosine, sine, part, interleaved=interleaved)
             for x, part in ((q, "q.rotary"), (k, "k.rotary"))
         )
     pasts = [op.inputs[slot] if op.has_input(slot) else "" for slot in (3, 4)]
@@ -147,10 +148,10 @@ def _step(emitter: Emitter, op: Op) -> _Step | None:
     dtype = emitter.dtype(lengths)
     present_key = op.outputs[1] if len(op.outputs) > 1 else ""
     past = emitter.shape(op.inputs[3])[2] if op.has_input(3) else 0
-    if present_key:
-        rows = emitter.shape(present_key)[2]
-    elif total is not None:
+    if total is not None:
         rows = max(past, int(total.item()))
+    elif present_key:
+        rows = emitter.shape(present_key)[2]
     else:
         return None
     heads, kv_heads = integer(op, "num_heads"), integer(op, "kv_num_heads")
@@ -290,45 +291,6 @@ def _stated_positions(emitter: Emitter, stated: str, step: _Step) -> str:
     if not step.starts:
         return counted
     return emitter.each("Where", "positions.either", step.is_prompt, counted, stated)
-
-
-def _rotated(emitter: Emitter, x: str, cosine: str, sine: str, part: str, *, interleaved: bool) -> str:
-    """The first elements of each head turned in pairs: neighbours, or an element of each half."""
-    *lead, size = emitter.shape(x)
-    pairs, dtype = emitter.shape(cosine)[-1], emitter.dtype(x)
-
-    def picked(low: int, high: int, pace: int, named: str) -> str:
-        bounds = (low, high, 3, pace)
-        limits = [emitter.ints([bound], f"{part}.{named}.{number}") for number, bound in enumerate(bounds)]
-        shape = (*lead, len(range(low, high, pace)))
-        return emitter.one("Slice", (x, *limits), shape, dtype, hint=f"{part}.{named}")
-
-    if interleaved:
-        first, second = (picked(start, 2 * pairs, 2, named) for start, named in ((0, "first"), (1, "second")))
-    else:
-        first, second = (picked(start, start + pairs, 1, named) for start, named in ((0, "first"), (pairs, "second")))
-    products = {
-        f"{named}.{with_}": emitter.each("Mul", f"{part}.{named}.{with_}", value, angle)
-        for value, named in ((first, "first"), (second, "second"))
-        for angle, with_ in ((cosine, "cosine"), (sine, "sine"))
-    }
-    low = emitter.each("Sub", f"{part}.low", products["first.cosine"], products["second.sine"])
-    high = emitter.each("Add", f"{part}.high", products["first.sine"], products["second.cosine"])
-    if interleaved:
-        low, high = (
-            emitter.reshape(half, (*lead, pairs, 1), f"{part}.{named}.column")
-            for half, named in ((low, "low"), (high, "high"))
-        )
-        column_pairs = emitter.concat((low, high), 4, f"{part}.pairs")
-        parts = [emitter.reshape(column_pairs, (*lead, 2 * pairs), f"{part}.turned")]
-    else:
-        parts = [low, high]
-    # A rotary embedding may turn the first elements of a head only.
-    if 2 * pairs < size:
-        parts.append(picked(2 * pairs, size, 1, "rest"))
-    if len(parts) == 1:
-        return parts[0]
-    return emitter.concat(parts, 3, part)
 
 
 def _scale(op: Op, size: int) -> float:

@@ -81,7 +81,7 @@ def layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     return (y, *statistics)
 
 
-@stands_for("RMSNormalization", purpose=Purpose.PARTS)
+@stands_for("RMSNormalization", "SimplifiedLayerNormalization", purpose=Purpose.PARTS)
 def rms_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Over the dims from axis on, without subtracting the mean; also one over the root, if that is wanted."""
     dtype = emitter.dtype(op.inputs[0])

@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.core.attributes import attributes_of, axis_of, integer, number, reduced_dims, refuse
+from planner.graph.core.attributes import attributes_of, axis_of, integer, reduced_dims, refuse
 from planner.graph.core.model import Op
+from planner.graph.decompositions.reading.fused import fused_matmul
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.training.doors.microsoft.rewriting import Rewriting
 
@@ -23,19 +24,7 @@ def refused(emit: Rewriting, op: Op) -> tuple[str, ...]:
     raise refuse(op, _REFUSED[op.op_type])
 
 
-@stands_for("com.microsoft.FusedMatMul", "com.microsoft.TransposeMatMul", purpose=Purpose.ARTIFACTS)
-def fused_matmul(emit: Rewriting, op: Op) -> tuple[str, ...]:
-    """A product of operands that are transposed first, times a number."""
-    operands: list[str] = []
-    for name, letter in zip(op.inputs, "AB", strict=True):
-        rank = emit.rank(name)
-        order = list(range(rank))
-        if integer(op, f"transBatch{letter}", 0):
-            order = [*order[1:-1], order[0], order[-1]]
-        if integer(op, f"trans{letter}", 0):
-            order = [*order[:-2], order[-1], order[-2]]
-        operands.append(emit.transpose(name, order))
-    return (emit.scale(emit.matmul(*operands), number(op, "alpha", 1.0)),)
+transposed_matmul = stands_for("com.microsoft.TransposeMatMul", purpose=Purpose.ARTIFACTS)(fused_matmul.function)
 
 
 @stands_for("com.microsoft.BroadcastGradientArgs", purpose=Purpose.ARTIFACTS)
@@ -103,20 +92,3 @@ def trilu(emit: Rewriting, op: Op) -> tuple[str, ...]:
     """Trilu of ONNX."""
     x = op.inputs[0]
     return (emit.one("Trilu", op.inputs, emit.shape(x), emit.dtype(x), attributes=attributes_of(op)),)
-
-
-@stands_for("com.microsoft.BiasGelu", "com.microsoft.FastGelu", "com.microsoft.Gelu", purpose=Purpose.ARTIFACTS)
-def gelu(emit: Rewriting, op: Op) -> tuple[str, ...]:
-    """Gelu of the sum of input and bias; FastGelu by its approximation with tanh."""
-    x, *bias = op.inputs
-    if bias and bias[0]:
-        x = emit.add(x, bias[0])
-    attributes = {"approximate": "tanh" if op.op_type == "FastGelu" else "none"}
-    return (emit.one("Gelu", [x], emit.shape(x), emit.dtype(x), attributes=attributes),)
-
-
-@stands_for("com.microsoft.QuickGelu", purpose=Purpose.ARTIFACTS)
-def quick_gelu(emit: Rewriting, op: Op) -> tuple[str, ...]:
-    """The product of x and sigmoid(alpha x)."""
-    x = op.inputs[0]
-    return (emit.mul(x, emit.unary("Sigmoid", emit.scale(x, number(op, "alpha", 1.702)))),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from planner.graph.core.attributes import attributes_of, axis_of, integer, number
+from planner.graph.core.attributes import attributes_of, axis_of, integer
 from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.batch_statistics import normalised_by_batch, per_channel
 from planner.graph.decompositions.registry import Purpose, stands_for
@@ -59,16 +59,6 @@ def simplified_layer_normalization(emit: Rewriting, op: Op) -> tuple[str, ...]:
     normal, g = emit.mul(x, inverse), emit.mul(dy, scale)
     dx = emit.mul(inverse, emit.sub(g, emit.mul(normal, _mean(emit, op, emit.mul(g, normal)))))
     return dx, emit.unbroadcast(emit.mul(dy, normal), emit.shape(scale))
-
-
-@stands_for("com.microsoft.SimplifiedLayerNormalization", "SimplifiedLayerNormalization", purpose=Purpose.ARTIFACTS)
-def simplified_forward(emit: Rewriting, op: Op) -> tuple[str, ...]:
-    """RMSNormalization; also one over the root."""
-    x, scale = op.inputs
-    square = _mean(emit, op, emit.mul(x, x))
-    root = emit.unary("Sqrt", emit.add(square, emit.scalar(number(op, "epsilon", 1e-5), x)))
-    inverse = emit.unary("Reciprocal", root)
-    return emit.mul(emit.mul(x, inverse), scale), inverse
 
 
 def _mean(emit: Rewriting, op: Op, x: str) -> str:
