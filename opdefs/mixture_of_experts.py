@@ -7,14 +7,17 @@ partial results are added. Which experts a token goes to is found from all of it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.errors import DescriptionError, UnsupportedError
-from planner.graph.core.model import ELEM_TYPES, DType
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import Tensor
+from planner.graph.decompositions.whole.experts import shares
 from planner.opdefs.microsoft import DOMAIN, like_first
-from planner.opdefs.parts import EVERYTHING, int64, output_region
+from planner.opdefs.parts import EVERYTHING, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
@@ -44,52 +47,20 @@ def _experts_local(node: NodeView, part: Part) -> LocalOp:
     lo, hi = part.ranges["e"]
     if (lo, hi) == (0, part.extents["e"]):
         return same_op(node, part)
-    chosen = _chosen(node)
     dtype = node.input_dtype(1)
-    wide, float32 = {"to": ELEM_TYPES[DType.FLOAT32]}, np.float32
     # Weights are chosen among all experts. Logarithms of the part's weights are the router of its local op, whose
     # softmax gives these weights back, divided by their sum.
-    constants = {
-        "count": int64((chosen,)),
-        "nought": np.zeros((tokens, part.extents["e"]), float32),
-        "last": int64((-1,)),
-        "lo": int64((lo,)),
-        "hi": int64((hi,)),
-        "least": np.array(_LEAST, float32),
-    }
-    nodes = [
-        LocalNode("Cast", ("in1",), ("scores",), wide),
-        LocalNode("Softmax", ("scores",), ("shares",), {"axis": -1}),
-        LocalNode("TopK", ("shares", "count"), ("most", "which"), {"axis": -1}),
-    ]
-    weights = "most"
-    if node.op.op_type == "QMoE" or node.attribute("normalize_routing_weights", 0):
-        nodes += [
-            LocalNode("ReduceSum", ("most", "last"), ("all",), {"keepdims": 1}),
-            LocalNode("Div", ("most", "all"), ("weights",)),
-        ]
-        weights = "weights"
-    nodes += [
-        LocalNode("ScatterElements", ("nought", "which", weights), ("of_all",), {"axis": 1}),
-        LocalNode("Slice", ("of_all", "lo", "hi", "last"), ("own",)),
-        LocalNode("ReduceSum", ("own", "last"), ("share",), {"keepdims": 1}),
-        LocalNode("Max", ("own", "least"), ("positive",)),
-        LocalNode("Log", ("positive",), ("logarithms",)),
-        LocalNode("Cast", ("logarithms",), ("router",), {"to": ELEM_TYPES[dtype]}),
-        LocalNode("Cast", ("share",), ("share.narrow",), {"to": ELEM_TYPES[dtype]}),
-    ]
-    (experts,) = same_op(node, part, attributes={"k": min(chosen, hi - lo), "normalize_routing_weights": 1}).nodes
-    factor = "share.narrow"
-    if len(output.shape) == 3:
-        constants["rows"] = int64((*output.shape[:2], 1))
-        nodes.append(LocalNode("Reshape", (factor, "rows"), ("share.rows",)))
-        factor = "share.rows"
-    inputs = (experts.inputs[0], "router", *experts.inputs[2:])
-    nodes += [
-        LocalNode(experts.op_type, inputs, ("mixed",), experts.attributes, experts.domain),
-        LocalNode("Mul", ("mixed", factor), ("out0",)),
-    ]
-    return LocalOp(tuple(nodes), constants)
+    emitter = Emitter("", {"in1": Tensor("in1", (tokens, part.extents["e"]), dtype)}, {}, node.opset)
+    own = emitter.slice(shares(emitter, node.op, "in1"), (0, lo), (tokens, hi))
+    factor = emitter.cast(emitter.reduce_sum(own, (1,), keepdims=True, hint="share"), dtype, "factor")
+    factor = emitter.reshape(factor, (*output.shape[:-1], 1), "factor.rows")
+    positive = emitter.binary("Max", own, emitter.scalar(_LEAST, own, "least"), "positive")
+    router = emitter.cast(emitter.unary("Log", positive, "logarithms"), dtype, "router")
+    changed = {"k": min(_chosen(node), hi - lo), "normalize_routing_weights": 1}
+    (experts,) = same_op(node, part, attributes=changed).nodes
+    nodes = [LocalNode(op.op_type, op.inputs, op.outputs, dict(op.attributes)) for op in emitter.ops]
+    mixed = replace(experts, inputs=(experts.inputs[0], router, *experts.inputs[2:]), outputs=("mixed",))
+    return LocalOp((*nodes, mixed, LocalNode("Mul", ("mixed", factor), ("out0",))), emitter.constants)
 
 
 def _refuse(node: NodeView, further: Sequence[TensorArg | None]) -> None:
