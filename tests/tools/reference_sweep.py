@@ -216,7 +216,7 @@ def _sampling() -> Iterator[Case]:
 
 def _recurrent() -> Iterator[Case]:
     steps, batch, size, hidden = 5, 3, 2, 4
-    lengths = Known(np.array([5, 2, 3], np.int32))
+    lengths = Known(np.array([5, 0, 3], np.int32))
     other = {"LSTM": ("Sigmoid", "Tanh", "Relu"), "GRU": ("HardSigmoid", "Softsign"), "RNN": ("Relu",)}
     for op_type, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
         ways = itertools.product(("forward", "reverse", "bidirectional"), (None, lengths), (False, True))

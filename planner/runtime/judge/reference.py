@@ -19,10 +19,12 @@ import numpy as np
 from onnx import TensorProto, helper, reference
 
 from planner.errors import ModelError
+from planner.graph.core.builder import Builder
 from planner.graph.core.dependence import leading_to
 from planner.graph.core.model import Attribute, DType, Graph, Op, TensorAttribute, qualified
-from planner.graph.core.traits import CONVOLUTIONS, MATRIX_PRODUCTS, RANDOM, named
+from planner.graph.core.traits import CONVOLUTIONS, MATRIX_PRODUCTS, RANDOM, RECURRENT, named
 from planner.graph.decompositions.expand import expand
+from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.graph.files.protos import elem_type_of, op_to_node
 from planner.runtime.judge.casts import EIGHT_BITS, cast_to_eight_bits
 from planner.runtime.judge.compare import largest
@@ -296,10 +298,10 @@ def kernel_of(graph: Graph, op: Op) -> Kernel | None:
     """An op in NumPy of our own: by its body, if it is of ``BY_BODY`` or ONNX Runtime's own, or whole; None where there
     is neither.
     """
-    if not op.domain and op.op_type not in BY_BODY:
+    if not op.domain and op.op_type not in BY_BODY and op.op_type not in RECURRENT:
         return KERNELS.get(op.op_type)
     alone = graph_of_op(graph, op)
-    body = expand(alone, is_plan=False).graph
+    body = _unrolled(alone, op) if op.op_type in RECURRENT else expand(alone, is_plan=False).graph
     if body.ops == alone.ops:
         return None
     reference = Reference(body)
@@ -310,6 +312,16 @@ def kernel_of(graph: Graph, op: Op) -> Kernel | None:
         return tuple(results[name] if name else np.empty(0) for name in op.outputs)
 
     return by_body
+
+
+def _unrolled(alone: Graph, op: Op) -> Graph:
+    """A recurrent op, step by step, as a gradient goes through it."""
+    builder, form = Builder(alone), decompositions(Purpose.GRADIENT)[op.op_type]
+    with builder.scope(op.name):
+        for output, source in zip(op.outputs, form(builder, op) or (), strict=False):
+            if output:
+                builder.define(output, source)
+    return builder.rewritten()
 
 
 def work_elements(graph: Graph) -> int:

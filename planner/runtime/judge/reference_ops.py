@@ -1,9 +1,8 @@
 """Ops in NumPy where ONNX's reference evaluator is slow, is missing something, is not exact in float64, or is wrong.
 
 It is wrong, without a word, in GlobalMaxPool of another rank than 4, in LRN of more channels than batch, in the norm of
-LpNormalization with p = 1, in pools with ``ceil_mode``, in MaxUnpool of a stated size, in grouped ConvTranspose, and
-in recurrent operators with lengths or thresholds. ``tests/tools/reference_sweep.py`` holds every operator's cases
-against the stock runtime.
+LpNormalization with p = 1, in pools with ``ceil_mode``, in MaxUnpool of a stated size and in grouped
+ConvTranspose. ``tests/tools/reference_sweep.py`` holds every operator's cases against the stock runtime.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from planner.graph.core.attributes import integer, number
 from planner.graph.core.model import Op
 from planner.runtime.judge import windows
 from planner.runtime.judge.kernel_arguments import Arrays, Kernel, maybe, operand
-from planner.runtime.judge.recurrent_ops import recurrent
 
 _erf = np.frompyfunc(erf, 1, 1)
 
@@ -161,7 +159,6 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Erf": lambda op, inputs: (_erf_of(operand(inputs, 0)),),
-    "GRU": recurrent,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "Gelu": lambda op, inputs: (_gelu(op, operand(inputs, 0)),),
@@ -169,14 +166,12 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "GlobalLpPool": _global_lp_pool,
     "GlobalMaxPool": _global_max_pool,
     "LRN": _lrn,
-    "LSTM": recurrent,
     "LpPool": lambda op, inputs: (windows.lp_pool(op, operand(inputs, 0)),),
     "MatMul": lambda op, inputs: (np.asarray(np.matmul(operand(inputs, 0), operand(inputs, 1))),),
     "MaxPool": lambda op, inputs: windows.max_pool(op, operand(inputs, 0)),
     "MaxUnpool": lambda op, inputs: (windows.max_unpool(op, operand(inputs, 0), operand(inputs, 1), maybe(inputs, 2)),),
     "Mean": _mean,
     "Pad": _pad,
-    "RNN": recurrent,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "Softplus": lambda op, inputs: (np.logaddexp(operand(inputs, 0), 0.0),),

@@ -214,8 +214,9 @@ def _unroll(emit: Builder, op: Op, *, states: int, cell: Cell) -> tuple[str, ...
                     )
                 state = following
         outputs.append(sequence)
-        for parts, value in zip(last, state, strict=True):
-            parts.append(value)
+        for parts, value, start in zip(last, state, before, strict=True):
+            # Of an empty sequence the runtime makes zeros, whatever it starts from.
+            parts.append(emit.where(masks[0], value, emit.scalar(0.0, x)) if masks and start else value)
     at = 2 if batch_first else 1
     y = ""
     if op.outputs[0]:
