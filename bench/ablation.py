@@ -44,6 +44,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, log, prod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, TypeAlias
 from unittest import mock
 
@@ -63,11 +64,12 @@ from planner.planning.goal import Goal, least_cost
 from planner.planning.limit import fit, room
 from planner.planning.limit.fit import _Within
 from planner.planning.limit.in_steps import fitted_by_steps
-from planner.planning.limit.trial import Trial, judged_by_residence
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import memory_limits, target_of
 from planner.planning.objective import Times
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.session import Session
+from planner.planning.thresholds import Work
 from planner.search import decide, effort
 from planner.search.decision import Decision
 from planner.search.effort import EFFORTS, EffortName
@@ -233,12 +235,12 @@ def _ways(off: frozenset[str], used: set[str]) -> Iterator[None]:
         used.update([name] if found is not None else [])
         return found
 
-    def halved(decided: Decision) -> bool:
+    def each(decided: Decision) -> bool:
         used.add("each")
-        return "each" in off or judged_by_residence(decided)
+        return "each" not in off and Work.TRIALS.is_done_for(decided)
 
     with (
-        mock.patch.object(room, "judged_by_residence", halved),
+        mock.patch.object(room, "Work", SimpleNamespace(TRIALS=SimpleNamespace(is_done_for=each))),
         mock.patch.object(fit, "at_prices", prices),
         mock.patch.object(_Within, "_mix", mixing),
         mock.patch.object(_Within, "_improve", improving),

@@ -37,7 +37,7 @@ from planner.features.zoo.models import build
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.goal import least_cost
 from planner.planning.limit.fit import within
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial
 from planner.search.decide import decide
 from planner.search.effort import HIGHEST_PRICE
 from planner.search.memory.prices import cheapest_mixture
@@ -59,7 +59,7 @@ class Sweep:
         self.ask = SearchRequest(workers, tables=self.tables)
         graph = build(name, batch=batch)
         decided = decide_with_bodies(graph, opdefs.standard(), self.ask)
-        self.first = trial_of(decided)
+        self.first = Trial(decided)
         self.residence = Residence(decided.graph, decided.ops)
 
     def fitted(self, limit: int) -> Trial:

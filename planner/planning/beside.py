@@ -14,7 +14,7 @@ from planner.cost.tables import CostTables
 from planner.errors import TofuError
 from planner.machine.routes import part
 from planner.machine.topology_file import Machine
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import memory_limits
 from planner.planning.objective import Times
 from planner.planning.request import PlanRequest
@@ -72,7 +72,7 @@ def other_estimates(request: PlanRequest, ops: int, search: Search) -> Iterator[
     for count in other_counts(target.workers, target.whole.device_count):
         machine, tables = part(target.whole, count), CostTables(request.rates)
         times = Times(machine, tables, target.profile)
-        if times.has_many_parts(ops):
+        if not times.is_exact(ops):
             continue
         if request.stop.leaves_out(OTHER_COUNTS):
             return
@@ -92,7 +92,7 @@ def other_estimates(request: PlanRequest, ops: int, search: Search) -> Iterator[
             except StoppedError:
                 request.stop.leaves_out(OTHER_COUNTS)
                 return
-            trials.append(trial_of(decided, tables if by_time else None))
+            trials.append(Trial(decided.with_costs(tables) if by_time else decided))
         if trials:
             fitting = times.fastest(trials, memory_limits(request.memory_bytes, machine, count)).fitting
             if fitting is not None:
@@ -112,7 +112,7 @@ def of_data(by_data: Trial | None, times: Times, limits: Sequence[int] | None) -
     """
     if by_data is None:
         return None, True
-    is_exact = not times.has_many_parts(len(by_data.decided.ops))
+    is_exact = times.is_exact(len(by_data.decided.ops))
     if is_exact and not by_data.fits(limits):
         return None, True
     return times.seconds(by_data), is_exact

@@ -191,8 +191,7 @@ def with_savings(
     deliveries = [replace(saving.delivery, name=names.next(saving.delivery.tensor)) for saving in chosen]
     tilings = {delivery.name: saving.tiling for delivery, saving in zip(deliveries, chosen, strict=True)}
     plan = _with(decided, decided, deliveries, tilings, descriptions, tables)
-    saved = decided.moved_bytes - plan.moved_bytes
-    assert saved == sum(saving.saved_bytes for saving in chosen), (
+    assert decided.moved_bytes - plan.moved_bytes == sum(saving.saved_bytes for saving in chosen), (
         "sharing saves what all readers pay, but for one delivery"
     )
     return plan
@@ -292,10 +291,7 @@ def _with(
     """
     graph = with_deliveries(decided.graph, deliveries)
     ops = descriptions.bind_all(graph, decided.ops)
-    strategies = {op.name: template.strategies[op.name] for op in decided.graph.ops}
-    for bound in ops:
-        if bound.op.name in tilings:
-            names = tuple(variable.name for variable in bound.variables)
-            strategies[bound.op.name] = OpStrategy(tilings[bound.op.name], names)
-    tilings = {**template.tilings, **tilings}
+    copies = {bound.op.name: bound.variables for bound in ops if bound.op.name in tilings}
+    own = {name: OpStrategy(tilings[name], tuple(index.name for index in copies[name])) for name in copies}
+    tilings, strategies = {**template.tilings, **tilings}, {**template.strategies, **own}
     return template.with_tilings(tilings, strategies, tables, graph=graph, ops=ops, deliveries=tuple(deliveries))

@@ -9,13 +9,13 @@ from planner.artifacts.asked import ByWorker
 from planner.artifacts.estimate import TimeEstimate
 from planner.cost.seconds.assignment import usual_devices
 from planner.cost.seconds.estimate import Timed, summed, timed
-from planner.cost.seconds.simulated import MOST_PARTS
 from planner.errors import UsageError
 from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.kinds import has_several_speeds, is_laid_by_kinds, laid_on_kinds
 from planner.machine.routes import Interconnect, level_ways, part
 from planner.machine.topology_file import Machine, load_topology
 from planner.planning.limit.trial import Trial
+from planner.planning.thresholds import Work
 from planner.search.model.cuts import cuts_of_levels, prime_factors
 from planner.simulation.schedule import simulate
 from planner.spent import part as part_of_time
@@ -134,7 +134,7 @@ def simulated_seconds(trial: Trial, machine: Machine, profile: DeviceProfile | N
         machine: with a device for each worker.
         profile: what ops were measured to take, or None.
     """
-    if len(trial.decided.ops) * machine.device_count > MOST_PARTS:
+    if not Work.SIMULATION.is_done(len(trial.decided.ops), machine.device_count):
         return None
     parts, _ = _timed(trial, machine, profile)
     return simulate(trial.partitioned.program, parts.segment_seconds, parts.interconnect, parts.devices).seconds

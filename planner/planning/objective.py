@@ -25,8 +25,9 @@ from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
 from planner.planning.goal import Goal
-from planner.planning.limit.trial import Trial, has_many_ops, trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import cuts_on, time_of
+from planner.planning.thresholds import Work
 from planner.progress import Progress, silent
 from planner.search.decision import Decision
 from planner.search.literature.methods import CLOSED_FORMS, METHODS
@@ -42,12 +43,6 @@ SEARCHES = tuple(name for name in LITERATURE if name not in CLOSED_FORMS)
 
 _HIGHEST_PRICE = Fraction(10**6)
 """Picoseconds for a held byte: as if it came over 1 MB/s."""
-_MANY_PARTS = 30_000
-"""With more ops, times workers, programs of all strategies take minutes: then one is made, of the plan that is best by
-its tables."""
-
-MOST_PARTS_OF_A_PROGRAM: Final = 4_000_000
-"""With more ops, times workers, a program that nobody wants is not made: it would take minutes, and gigabytes."""
 MOST_DEVICES_BY_DEFAULT: Final = 64
 """On a larger machine tables of time take minutes even of a small graph: who wants them has to ask for them."""
 
@@ -87,16 +82,14 @@ def can_be_timed(machine: Machine, profile: DeviceProfile | None) -> bool:
     return profile is not None or all(map(says_speed, machine.devices))
 
 
-def timed(again: Callable[[CostTables], Decision], goal: Goal, tables: CostTables) -> Trial:
-    """The plan that the tables of time lead to; its gap is of the time that these tables add up.
+def timed(decided: Decision, tables: CostTables) -> Trial:
+    """A plan that tables of time led to, with its costs in bytes; its gap is of the time that those tables add up.
 
     Args:
-        again: makes a plan with other tables.
-        goal: the least time.
+        decided: the plan, counted by tables of time.
         tables: of bytes.
     """
-    decided = again(goal.tables)
-    return trial_of(replace(decided.with_costs(tables), lower=decided.lower, picoseconds=decided.cost))
+    return Trial(replace(decided.with_costs(tables), lower=decided.lower, picoseconds=decided.cost))
 
 
 def of_the_literature(
@@ -119,7 +112,7 @@ def of_the_literature(
             continue
         progress(f"strategy {number} of {len(names)} of the literature: {name}")
         try:
-            yield name, trial_of(search(name))
+            yield name, Trial(search(name))
         except TofuError as error:
             yield name, error
         except StoppedError:
@@ -171,13 +164,13 @@ class Times:
         return self._picoseconds(trial) / PICOSECONDS
 
     def _picoseconds(self, trial: Trial) -> int:
-        if self.has_many_parts(len(trial.decided.ops)):
-            return self._by_tables(trial.decided)
-        return round(time_of(trial, self._machine, self._profile).estimated_seconds * PICOSECONDS)
+        if self.is_exact(len(trial.decided.ops)):
+            return round(time_of(trial, self._machine, self._profile).estimated_seconds * PICOSECONDS)
+        return self._by_tables(trial.decided)
 
-    def has_many_parts(self, ops: int) -> bool:
-        """Whether programs of a graph with so many ops take long to make."""
-        return has_many_ops(ops) or ops * self._machine.device_count > _MANY_PARTS
+    def is_exact(self, ops: int) -> bool:
+        """Whether programs tell the times of a graph with so many ops; else tables do."""
+        return Work.ESTIMATES.is_done(ops, self._machine.device_count)
 
     def at_least(self, decided: Decision) -> float:
         """Seconds that the estimate of the program cannot be below: it computes, and no device receives faster."""

@@ -36,11 +36,10 @@ from planner.planning.limit.in_steps import all_in_steps, is_in_steps
 from planner.planning.limit.least_memory import EveryPlan, refuse_what_cannot_fit
 from planner.planning.limit.refusal import does_not_fit, with_activations_again
 from planner.planning.limit.room import shared_where_room
-from planner.planning.limit.trial import Trial, has_many_ops, judged_by_residence, trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import cuts_on, time_of
 from planner.planning.objective import (
     LITERATURE,
-    MOST_PARTS_OF_A_PROGRAM,
     SEARCHES,
     Times,
     can_be_timed,
@@ -54,6 +53,7 @@ from planner.planning.recomputation.offers import Offers, best_of_sets, fitted_b
 from planner.planning.recomputing import again_of, recomputed_of
 from planner.planning.request import PlanRequest
 from planner.planning.sources import from_the_nearest
+from planner.planning.thresholds import Work
 from planner.planning.undescribed import undescribed_ops
 from planner.progress import in_part, without_costs
 from planner.results import Beside
@@ -142,8 +142,7 @@ class Session:
     def makes_program(self) -> bool:
         """Whether the plan that is kept gets a program; else what it takes is told by tables."""
         request = self.request
-        options, ops = request.options, len(self.graph.ops)
-        return options.models or ops * request.target.workers <= MOST_PARTS_OF_A_PROGRAM
+        return request.options.models or Work.PROGRAM.is_done(len(self.graph.ops), request.target.workers)
 
     @cached_property
     def content(self) -> bytes:
@@ -298,7 +297,7 @@ class Session:
         """
         if not self.request.is_free or self.request.objective != "time":
             return ("data",), ()
-        if not has_many_ops(len(self.graph.ops)):
+        if Work.TRIALS.is_done(len(self.graph.ops)):
             return LITERATURE, ()
         ops = f"{len(self.graph.ops):,} ops, more than {WHOLE_OPS:,}"
         return CLOSED_FORMS, (f"the searches of the literature ({', '.join(SEARCHES)}): {ops}",)
@@ -315,12 +314,12 @@ class Session:
     def _chosen(self, plain: Decision, plan: Decision, times: Times | None, literature: Sequence[Trial]) -> Trial:
         """The plan that is taken: the best that is known of those that fit, made a little better."""
         request = self.request
-        trial, fitting, goal = trial_of(plan), None, least_cost(self._tables)
-        plans = [trial_of(plain)]
+        trial, fitting, goal = Trial(plan), None, least_cost(self._tables)
+        plans = [Trial(plain)]
         if times is not None and request.objective == "time":
             goal = times.goal
             searched = [trial, *self._by_tables_of_time(goal)]
-            plans = [trial_of(plain), *searched[1:], *(literature if request.is_free else ())]
+            plans = [Trial(plain), *searched[1:], *(literature if request.is_free else ())]
             trial = times.fastest(searched, None, request.stop).best
             among = [*searched, *literature] if request.is_free else searched
             fitting = times.fastest(among, request.limits, request.stop).fitting
@@ -354,7 +353,7 @@ class Session:
         effort = schedule_of(self.effort).for_time
         ask = replace(self._ask, effort=effort, progress=progress, is_needed=False)
         try:
-            yield timed(lambda tables: self._search(self.graph, replace(ask, tables=tables)), goal, self._tables)
+            yield timed(self._search(self.graph, replace(ask, tables=goal.tables)), self._tables)
         except StoppedError:
             stop.leaves_out(task)
 
@@ -364,7 +363,7 @@ class Session:
         if limits is None or self._is_within(trial):
             self.request.stop.plan_is_there(is_fitting=True)
             return trial
-        first = trial_of(plain) if trial.decided.deliveries else trial
+        first = Trial(plain) if trial.decided.deliveries else trial
         try:
             may_step = self.request.options.op_schedule == "auto"
             fitted = within(first, self._ask, limits, goal, may_step=may_step)
@@ -385,12 +384,12 @@ class Session:
         limits, may_step = self.request.limits or (), self.request.options.op_schedule == "auto"
         if self._may_recompute:
             self.take(())
-        names = CLOSED_FORMS if has_many_ops(len(self.graph.ops)) else LITERATURE
+        names = LITERATURE if Work.TRIALS.is_done(len(self.graph.ops)) else CLOSED_FORMS
         plans = self._of_the_literature(names)
         for name in (name for name in names if METHODS[name].looks_at_memory):
             ask = replace(self._ask, strategy=name)
             try:
-                plans.append(within(trial_of(self.by_strategy(name)), ask, limits, goal, may_step=may_step))
+                plans.append(within(Trial(self.by_strategy(name)), ask, limits, goal, may_step=may_step))
             except InfeasibleError as refusal:
                 error = min(error, refusal, key=lambda fault: fault.lacking_bytes or inf)
         if not plans:
@@ -403,7 +402,7 @@ class Session:
     def _without_owners(self) -> Trial:
         """The plan in which no equal ops beside each other have owners."""
         ask = replace(self._ask, effort=self._effort_for_bytes)
-        return trial_of(decide_with_bodies(self.graph, self.request.source.descriptions, ask))
+        return Trial(decide_with_bodies(self.graph, self.request.source.descriptions, ask))
 
     def _is_within(self, trial: Trial) -> bool:
         """Whether the plan that is kept fits: its program says so, where it gets one."""
@@ -446,34 +445,26 @@ class Session:
             plans = [self._without_owners(), *plans]
         plans = [plan for plan in plans if not plan.decided.graph.lanes]
         plain = plans[0].decided
-        offers = Offers(
-            self.form.graph,
-            self.request.source.descriptions,
-            self._tables,
-            plain,
-            goal,
-        )
-        is_large = judged_by_residence(plain)
+        offers = Offers(self.form.graph, self.request.source.descriptions, self._tables, plain, goal)
         if self.request.is_free and goal.tables is self._tables:
             plans = [*plans, *self._of_the_literature(CLOSED_FORMS)]
-        lower = None
-        if is_large and goal.tables is self._tables:
-            lower = bound_of_all_sets(offers, sum(limits), self._ask)
+        is_bounded = not plans[0].is_exact and goal.tables is self._tables
+        lower = bound_of_all_sets(offers, sum(limits), self._ask) if is_bounded else None
         fitted = fitted_by_copies(offers, plans, limits, self._ask, lower, makes_program=self.makes_program)
         if fitted is not None:
             self.request.stop.plan_is_there(is_fitting=True)
-        elif is_large:
+        elif not plans[0].is_exact:
             self.take(offers.sets[-1])
-            last = trial_of(offers.taken_by(plain, len(offers.sets) - 1))
+            last = Trial(offers.taken_by(plain, len(offers.sets) - 1))
             return self._within_memory(last, last.decided, None, goal)
-        if fitted is not None and is_large:
+        if fitted is not None and not plans[0].is_exact:
             self.take(offers.sets[fitted[0]])
             return fitted[1]
 
         def planned(number: int, worth: int | None) -> tuple[int | None, Trial | None]:
             self.take(offers.sets[number])
             unshared, plan = self._searched(self.request.rules) if number else (plain, first.decided)
-            trial = first if number == 0 else trial_of(plan)
+            trial = first if number == 0 else Trial(plan)
             if worth is not None and goal.of(trial) >= worth:
                 return _lower(unshared), None
             return _lower(unshared), self._within_memory(trial, unshared, None if number else fitting, goal)

@@ -19,10 +19,9 @@ from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import mlp
 from planner.graph.files.to_onnx import write_model
 from planner.options.running import RunOptions
-from planner.planning import session
 from planner.planning.limit.trial import Trial
 from planner.planning.session import Session
-from planner.planning.why import summary
+from planner.planning.thresholds import Work
 from planner.runtime.plan_files import load_plan
 
 
@@ -90,8 +89,8 @@ def test_where_a_program_takes_minutes_a_plan_without_models_is_told_by_tables(
         raise AssertionError("no program is made")
 
     whole = api.plan(model, topology="dgx-h100", gpus=2, effort="quick", objective="bytes", out=tmp_path / "whole").plan
-    monkeypatch.setattr(session, "MOST_PARTS_OF_A_PROGRAM", 0)
-    monkeypatch.setattr(summary, "_MANY_PARTS", 0)
+    monkeypatch.setattr(Work.PROGRAM, "most_parts", 0)
+    monkeypatch.setattr(Work.OUTLOOK, "most_parts", 0)
     options = ["--topology", "dgx-h100", "--gpus", "2", "--effort", "quick", "--objective", "bytes", "--no-models"]
     with monkeypatch.context() as patch:
         patch.setattr(Trial, "partitioned", property(made))

@@ -18,7 +18,7 @@ from planner.machine.routes import level_ways
 from planner.machine.topology_file import load_topology
 from planner.planning.beside import other_counts, warnings
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.objective import LITERATURE, Times, of_the_literature
 from planner.results import Beside, OtherCount
 from planner.search.model.cuts import cuts_of_levels
@@ -196,7 +196,7 @@ def test_the_fastest_that_fits_is_told_apart() -> None:
     graph = build("mlp-2x24", batch=36)
     times = Times(machine, tables)
     found = [
-        trial_of(
+        Trial(
             decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, cuts=(2, 2, 2), strategy=name, tables=tables))
         )
         for name in ("data", "fsdp", "model", "spartan")

@@ -14,7 +14,7 @@ from planner.features.zoo.models import build
 from planner.graph.files.to_onnx import write_model
 from planner.planning.goal import least_cost
 from planner.planning.limit.room import shared_where_room
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial
 from planner.records import plain_record
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
@@ -29,7 +29,7 @@ def gathering() -> tuple[Trial, Trial]:
     graph, descriptions = build("gpt-2x64", batch=1), opdefs.standard()
     ops = descriptions.bind_all(graph)
     ask = SearchRequest(WORKERS, rules=Rules(replicate="none"), effort="quick")
-    first = trial_of(decide(graph, ops, ask))
+    first = Trial(decide(graph, ops, ask))
     return first, shared_where_room(first, least_cost(ask.tables), ask, descriptions, None)
 
 

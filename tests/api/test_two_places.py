@@ -15,7 +15,7 @@ from planner.partition.build import partition
 from planner.planning.deliveries import with_savings
 from planner.planning.goal import least_cost
 from planner.planning.limit.room import shared_where_room
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.paid_again import paid_for_twice, savings
 from planner.search.decide import decide
 from planner.search.decision import Decision
@@ -104,7 +104,7 @@ def test_readers_that_are_told_apart_save_what_they_pay(here: Path) -> None:
 def test_where_not_all_fits_some_share(here: Path) -> None:
     """The groups that are tried are those that save something."""
     plain, tables = decided(SEVERAL, b="S(1)", c="S(1)"), CostTables()
-    alone = trial_of(plain)
+    alone = Trial(plain)
     tried: list[int] = []
 
     def of(trial: Trial) -> int:

@@ -16,7 +16,7 @@ from planner.features.zoo.models import build, mlp
 from planner.features.zoo.models.recurrent import rnn
 from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.planning.limit.trial import trial_of
+from planner.planning.limit.trial import Trial
 from planner.search.decide import decide
 from planner.search.decision import Decision
 from planner.search.request import SearchRequest
@@ -42,7 +42,7 @@ def test_residence_is_at_most_what_the_workers_take(name: str, workers: int) -> 
     residence = Residence(graph, ops)
     for strategy in STRATEGIES:
         decision = planned(graph, ops, workers, strategy)
-        program = trial_of(decision, lean=True).partitioned.program
+        program = Trial(decision, is_lean=True).partitioned.program
         most = int(residence.of(decision).max())
         assert 0.75 * sum(program.peak_bytes) < most <= sum(program.peak_bytes), strategy
         if strategy == "tofu":
@@ -55,7 +55,7 @@ def test_partial_tensors_are_counted_where_they_lie(workers: int, strategy: str)
     ops = opdefs.standard().bind_all(graph)
     decision = planned(graph, ops, workers, strategy)
     assert any(tiling.has_partial for tiling in decision.tilings.values())
-    program = trial_of(decision).partitioned.program
+    program = Trial(decision).partitioned.program
     most = int(Residence(graph, ops).of(decision).max())
     assert 0.1 * sum(program.peak_bytes) < most <= sum(program.peak_bytes)
 
@@ -83,7 +83,7 @@ def test_of_a_perceptron_it_is_what_the_workers_take(strategy: str) -> None:
     graph = mlp(2, 512, 64)
     ops = opdefs.standard().bind_all(graph)
     decision = planned(graph, ops, 4, strategy)
-    program = trial_of(decision, lean=True).partitioned.program
+    program = Trial(decision, is_lean=True).partitioned.program
     assert int(Residence(graph, ops).of(decision).max()) == sum(program.peak_bytes)
 
 
@@ -113,7 +113,7 @@ def test_no_plan_takes_less_than_what_every_plan_takes(name: str, workers: int) 
     residence = Residence(graph, ops)
     least = int(residence.least().max())
     for strategy in STRATEGIES:
-        program = trial_of(planned(graph, ops, workers, strategy), lean=True).partitioned.program
+        program = Trial(planned(graph, ops, workers, strategy), is_lean=True).partitioned.program
         assert least <= sum(program.peak_bytes), strategy
 
 
@@ -138,5 +138,5 @@ def test_a_tensor_that_an_op_reads_twice_lies_there_once() -> None:
     residence = Residence(graph, ops)
     for strategy in ("tofu", "data"):
         decision = planned(graph, ops, 2, strategy)
-        program = trial_of(decision, lean=True).partitioned.program
+        program = Trial(decision, is_lean=True).partitioned.program
         assert int(residence.least().max()) <= int(residence.of(decision).max()) <= sum(program.peak_bytes), strategy

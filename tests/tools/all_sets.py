@@ -31,7 +31,7 @@ from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import Activations, recomputed
 from planner.options import ReadOptions
 from planner.options.planning import PlanOptions
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import Target
 from planner.planning.request import ModelSource, PlanRequest
 from planner.planning.session import Session
@@ -269,7 +269,7 @@ class EverySet:
             cost, number, tilings = heappop(queue)
             problem, programme, _ = programmes[number]
             plan = plan_of(problem, tilings)
-            if any(trial_of(plan, lean=lean, limit_bytes=limit).fits((limit,) * WORKERS) for lean in (False, True)):
+            if any(Trial(plan, is_lean=lean, limit_bytes=limit).fits((limit,) * WORKERS) for lean in (False, True)):
                 return cost, count + 1
             programme.rule_out(tilings)
             add(number)

@@ -21,8 +21,6 @@ Kind: TypeAlias = Literal["compute", "transfer", "synchronisation"]
 
 NOTABLY: Final = 0.1
 """Of the estimate: where a simulation differs by more, that is said."""
-MOST_PARTS: Final = 100_000
-"""With more ops, times workers, nothing is simulated that nobody asks for: it would take seconds."""
 
 
 @dataclass(frozen=True, slots=True)

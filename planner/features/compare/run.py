@@ -11,7 +11,7 @@ from planner.features.compare.options import CompareOptions
 from planner.features.compare.result import Comparison, ComparisonRow
 from planner.options import ReadOptions
 from planner.options.planning import PlanOptions
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import Target, time_of
 from planner.planning.objective import LITERATURE, of_the_literature
 from planner.planning.request import PlanRequest, source_of, target_for
@@ -60,7 +60,7 @@ def compare(options: CompareOptions) -> Comparison:  # noqa: D417 - those are th
         else:
             rows.append(ComparisonRow(name, STRATEGIES[name], None, None, None, None, outcome.what))
     progress("strategy tofu")
-    fastest = [trial_of(min(timed, key=lambda entry: entry[0])[1])] if timed else []
+    fastest = [Trial(min(timed, key=lambda entry: entry[0])[1])] if timed else []
     rows.insert(0, _row("tofu", session.planned_beside(fastest), target, tables))
     machine = None if target.machine is None else target.machine.name
     return Comparison(session.graph.name, target.workers, tuple(rows), machine, request.objective)

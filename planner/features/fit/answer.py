@@ -13,7 +13,7 @@ from typing import Literal
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, TofuError
 from planner.features.fit.batches import LargestBatch
-from planner.features.fit.judge import Judged, fitting, is_quick, least_of, of_program
+from planner.features.fit.judge import Judged, fitting, least_of, of_program
 from planner.features.fit.ladder import Ladder
 from planner.features.fit.result import FitAnswer, FitRow, WhyNot
 from planner.features.fit.sized import Batches
@@ -123,7 +123,7 @@ class _Counts:
         fastest = min(fast, key=lambda rung: rung.rank)
         offers = ladder.offers(fastest)
         last = offers.sets[-1]
-        quick = is_quick(fastest)
+        quick = fastest.is_exact
         again = [ladder.with_copies(rung, last, makes_program=quick) for rung in lean[-1:] if last]
         least = least_of([*fast, *lean, *again], limits)
         row = _with_least(row, least)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from planner.cost.residence import Ints
-from planner.features.fit.judge import is_quick, lacking_of
+from planner.features.fit.judge import lacking_of
 from planner.features.fit.ladder import Ladder
 from planner.features.fit.sized import Batches
 from planner.graph.rewriting.recomputation import recomputed
@@ -84,12 +84,12 @@ class LargestBatch:
             ladder = Ladder(self._batches.at(sizes[at]), target, None, self._progress)
             lean = ladder.lean(1)
             leaner = [
-                ladder.with_copies(rung, self._again, makes_program=is_quick(rung)) for rung in lean if self._again
+                ladder.with_copies(rung, self._again, makes_program=rung.is_exact) for rung in lean if self._again
             ]
             leanest = min((*leaner, *lean), key=lambda rung: rung.held_bytes, default=None)
             lacking = max(limits) if leanest is None else lacking_of(leanest, limits)
             # By large graphs no more is tried than to where the first one leads: each takes long.
-            tried += 1 if lean and is_quick(lean[-1]) else _MOST_TRIED // 2
+            tried += 1 if lean and lean[-1].is_exact else _MOST_TRIED // 2
             if lacking <= 0:
                 fitting = at
             else:

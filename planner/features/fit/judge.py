@@ -11,15 +11,12 @@ from typing import Final
 
 from planner.features.fit.ladder import Ladder, Rung
 from planner.partition.occupancy import tightest
-from planner.planning.limit.trial import Trial, fullest, trial_of
+from planner.planning.limit.trial import Trial, fullest
 from planner.planning.recomputation.offers import Offers
+from planner.planning.thresholds import Work
 
-_MOST_PARTS: Final = 30_000
-"""Ops, times workers, up to which each plan has a program made."""
 _MOST_LEAN: Final = 2
 """The leanest plans of which programs say which is the leanest."""
-_MOST_CONFIRMED: Final = 500_000
-"""The same of the one plan that is the answer: half a minute of the processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +32,6 @@ class Judged:
     """What the worker lacks that lacks the most; 0 or less: the plan fits."""
     again: frozenset[str]
     """Activations that are computed again in it."""
-
-
-def is_quick(rung: Rung) -> bool:
-    """Whether a plan's program is quickly made."""
-    return _parts(rung) <= _MOST_PARTS
-
-
-def can_be_confirmed(rung: Rung) -> bool:
-    """Whether the program of the one plan that is the answer is made."""
-    return _parts(rung) <= _MOST_CONFIRMED
-
-
-def _parts(rung: Rung) -> int:
-    return len(rung.decided.ops) * rung.decided.workers
 
 
 def by_residence(rung: Rung, limits: Sequence[int]) -> Judged:
@@ -67,13 +50,13 @@ def by_program(rung: Rung, limits: Sequence[int]) -> Judged:
 
 
 def _lean(rung: Rung, limits: Sequence[int]) -> Trial:
-    return replace(trial_of(rung.decided, lean=True), limit_bytes=min(limits))
+    return Trial(rung.decided, is_lean=True, limit_bytes=min(limits))
 
 
 def least_of(rungs: Sequence[Rung], limits: Sequence[int]) -> Judged:
     """The memory of the leanest plan."""
     leanest = sorted(rungs, key=lambda rung: (rung.held_bytes, rung.rank))[:_MOST_LEAN]
-    if not is_quick(leanest[0]):
+    if not leanest[0].is_exact:
         return by_residence(leanest[0], limits)
     judged = [by_program(rung, limits) for rung in leanest]
     return min(judged, key=lambda plan: (plan.lacking_bytes, plan.worker_bytes))
@@ -91,7 +74,7 @@ def fitting(
         limits: the memory there is, one entry for each worker, in any order.
         confirmed: a program is made even where that takes long.
     """
-    makes_program = is_quick(rungs[0]) or (confirmed and can_be_confirmed(rungs[0]))
+    makes_program = (Work.ANSWER if confirmed else Work.COMPARISON).is_done_for(rungs[0].decided)
     choice = ladder.fitting(rungs, offers, limits, makes_program=makes_program)
     if choice is None:
         return None
@@ -115,6 +98,6 @@ def of_program(trial: Trial, again: frozenset[str]) -> Judged:
 def lacking_of(rung: Rung, limits: Sequence[int]) -> int:
     """Bytes that the worker lacks that lacks the most; 0 or less: the plan fits."""
     judged = by_residence(rung, limits)
-    if judged.lacking_bytes <= 0 and is_quick(rung):
+    if judged.lacking_bytes <= 0 and rung.is_exact:
         judged = by_program(rung, limits)
     return judged.lacking_bytes

@@ -27,11 +27,12 @@ from planner.features.fit.sized import Sized
 from planner.graph.core.model import Graph
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.goal import least_cost
-from planner.planning.limit.trial import Trial, has_many_ops, trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import Target
 from planner.planning.objective import Times
 from planner.planning.recomputation.offers import Offers, fitted_by_copies
 from planner.planning.recomputation.with_copies import with_copies
+from planner.planning.thresholds import Work
 from planner.progress import Progress, in_part
 from planner.search.decide import decide
 from planner.search.decision import Decision
@@ -67,6 +68,11 @@ class Rung:
     is_of_base: bool
     """It is a plan of the very graph that all batches have (``EveryPlan.planned``)."""
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether its program tells what it takes; else the arrays that are held op by op do."""
+        return Work.COMPARISON.is_done_for(self.decided)
+
 
 class Ladder:
     """Makes plans for one number of workers.
@@ -88,7 +94,7 @@ class Ladder:
         every = sized.every_plan
         self._graph, self._ops, self._residence = every.planned, every.ops, every.residence
         self._least_bytes = every.least(target.workers).total_bytes
-        self._is_large = has_many_ops(len(self._ops))
+        self._is_exact = Work.TRIALS.is_done(len(self._ops))
         self.tables = CostTables()
         self._ask = SearchRequest(
             target.workers,
@@ -107,7 +113,7 @@ class Ladder:
             TofuError: there is no plan of the model.
         """
         decided = decide_with_bodies(
-            self._sized.graph, self._sized.source.descriptions, self._ask, through_bodies=not self._is_large
+            self._sized.graph, self._sized.source.descriptions, self._ask, through_bodies=self._is_exact
         )
         rungs = [self._rung(decided)]
         if self._times is not None:
@@ -122,7 +128,7 @@ class Ladder:
         Args:
             count: plans that are made at most; of a large graph one is.
         """
-        count = 1 if self._is_large else count
+        count = count if self._is_exact else 1
         prices: dict[int, Fraction] = {}
         highest = payable(HIGHEST_PRICE, self._residence, self._ask.workers)
         moment, rungs = int(np.argmax(self._sized.every_plan.by_moment)), list[Rung]()
@@ -185,7 +191,7 @@ class Ladder:
         Returns:
             The activations that are computed again, and the plan.
         """
-        plans = [trial_of(rung.decided, limit_bytes=min(limits)) for rung in rungs]
+        plans = [Trial(rung.decided, limit_bytes=min(limits)) for rung in rungs]
         fitted = fitted_by_copies(offers, plans, limits, self._ask, makes_program=makes_program)
         return None if fitted is None else (offers.sets[fitted[0]], fitted[1])
 
@@ -195,7 +201,7 @@ class Ladder:
 
     def _tried(self, graph: Graph, ops: tuple[BoundOp, ...], ask: SearchRequest) -> list[Rung]:
         try:
-            return [self._rung(trial_of(decide(graph, ops, ask), self.tables).decided)]
+            return [self._rung(decide(graph, ops, ask).with_costs(self.tables))]
         except TofuError:  # the strategy has no plan of this graph
             return []
 

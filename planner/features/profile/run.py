@@ -43,7 +43,7 @@ from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
 from planner.options import ReadOptions
 from planner.planning.bodies import decide_with_bodies, only_through_bodies
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import Target
 from planner.planning.objective import LITERATURE, Times, of_the_literature, timed
 from planner.planning.request import source_of, target_for
@@ -195,12 +195,12 @@ def _measure_plans(
         progress(f"no plan for the least time: neither measured nor said by the topology is how fast {unknown} is")
         return
     outcomes = of_the_literature(LITERATURE, lambda name: search(replace(ask, strategy=name)))
-    trials = [trial_of(fewest), *(outcome for _, outcome in outcomes if isinstance(outcome, Trial))]
+    trials = [Trial(fewest), *(outcome for _, outcome in outcomes if isinstance(outcome, Trial))]
     # Each measurement may make another plan the fastest, whose parts are then measured, too.
     for _ in range(_ROUNDS):
         device_profile = so_far()
         plans = Times(machine, tables, device_profile)
-        by_tables = timed(lambda goal_tables: search(replace(ask, tables=goal_tables)), plans.goal, tables)
+        by_tables = timed(search(replace(ask, tables=plans.goal.tables)), tables)
         best = plans.fastest([*trials, by_tables], None).best
         counts = [measured("parts of the plan for the least time", trial.decided) for trial in (by_tables, best)]
         if not any(counts):

@@ -48,9 +48,10 @@ from planner.machine.topology_file import Machine
 from planner.partition.collectives import collectives, counted
 from planner.partition.occupancy import needed_bytes, occupancy, spans_held
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.limit.trial import trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.objective import Times as Goals
 from planner.planning.objective import can_be_timed
+from planner.planning.thresholds import Work
 from planner.planning.why.causes import causes
 from planner.progress import Progress
 from planner.reasons import Cause
@@ -59,8 +60,6 @@ from planner.search.decide import STRATEGIES
 from planner.search.request import SearchRequest
 from planner.whole import try_file
 
-_MOST_PARTS = 200_000
-"""With more ops, times workers, data parallelism takes minutes to plan."""
 _SCHEMES = {"data": "data parallelism", "fsdp": "FSDP", "megatron": "Megatron-LM"}
 """The schemes beside a plan, by strategy."""
 _CAUSES = 8
@@ -273,7 +272,7 @@ class _Gathering:
         descriptions = of_plan(plan.described_by)[0]
         is_timed = times.schedule and times.machine and can_be_timed(times.machine, times.profile)
         for strategy, name in _SCHEMES.items():
-            if len(graph.ops) * plan.workers > _MOST_PARTS:
+            if not Work.SCHEMES.is_done(len(graph.ops), plan.workers):
                 yield Beside(name, None, None, f"left out, it takes long here: `tofu plan --strategy {strategy}`")
                 continue
             self._progress(f"planning {name}, to compare with")
@@ -284,7 +283,7 @@ class _Gathering:
             except TofuError as error:
                 yield Beside(name, None, None, f"no plan: {error.what}")
                 continue
-            trial, seconds = trial_of(decided), None
+            trial, seconds = Trial(decided), None
             if is_timed and times.machine:
                 seconds = Goals(times.machine, self._tables, times.profile).seconds(trial)
             peak = max(trial.partitioned.program.peak_bytes)

@@ -30,7 +30,7 @@ from planner.planning.limit.blocks import improve_blocks
 from planner.planning.limit.in_steps import fitted_by_steps
 from planner.planning.limit.mixing import exchanged, mixed, parts_of
 from planner.planning.limit.refusal import does_not_fit
-from planner.planning.limit.trial import MOST_TIGHTENED, Trial, inputs_held, judged_by_residence, trial_of
+from planner.planning.limit.trial import MOST_TIGHTENED, Trial, inputs_held
 from planner.progress import silent
 from planner.search.decide import decide
 from planner.search.decision import Decision
@@ -90,13 +90,13 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
         return None
 
     # Of a large graph prices come first: programs with ops in steps take longer to make than all of them.
-    fitting = None if judged_by_residence(first.decided) else in_steps(first)
+    fitting = in_steps(first) if first.is_exact else None
     method = METHODS.get(ask.strategy)
     if fitting is None and may_step and method is not None and method.looks_at_memory:
         graph, ops = first.decided.graph, first.decided.ops
         # What a worker takes on a grid is known only about: plans are made for all that there could be, and for less.
         rooms = [min(limits) * quarters // 4 for quarters in (1 << 20, 4, 3, 2)]
-        leaner = (trial_of(decide(graph, ops, replace(ask, room_bytes=room))) for room in rooms)
+        leaner = (Trial(decide(graph, ops, replace(ask, room_bytes=room))) for room in rooms)
         tried.append(fitted_by_others(leaner, ask, limits, goal, may_step=True))
         fitting = tried[-1] if tried[-1].lacking_by_program(limits) <= 0 else None
     if fitting is None:
@@ -110,7 +110,7 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
             search.tighten(lacking)
             best = search.run()
         if best.is_fitting and best.plan.lacking_by_program(limits) <= 0:
-            usual = trial_of(best.plan.decided, limit_bytes=min(limits))
+            usual = Trial(best.plan.decided, limit_bytes=min(limits))
             fitting = usual if usual.lacking_by_program(limits) <= 0 else best.plan
         else:
             fitting = in_steps(best.plan)
@@ -162,7 +162,7 @@ class _Within:
         by_worker = limits if isinstance(limits, ByWorker) else ()
         self._residence = Residence(first.decided.graph, first.decided.ops, by_worker)
         self._goal = replace(goal, highest_price=payable(goal.highest_price, self._residence, len(limits)))
-        self._is_large = judged_by_residence(first.decided)
+        self._is_exact = first.is_exact
         self._room = sum(limits)
         """Residence that a plan may have at most."""
         self._known: dict[tuple[Tiling, ...], Measured[Trial]] = {}
@@ -180,7 +180,7 @@ class _Within:
     def run(self) -> Measured[Trial]:
         """The best plan; the one that lacks the least memory, if none fits."""
         if self._best() is None:
-            tried, prices = self._at_prices(self._measured(trial_of(self._decided, lean=True)))
+            tried, prices = self._at_prices(self._measured(Trial(self._decided, is_lean=True)))
             best = self._best()
             if best is None:
                 return min(tried, key=lambda plan: (plan.excess_bytes, plan.objective))
@@ -188,9 +188,9 @@ class _Within:
             cheaper = [plan for plan in tried if plan.objective < best.objective and plan.plan.decided.cuts == cuts]
             cheaper.sort(key=lambda plan: -plan.objective)
             with contextlib.suppress(StoppedError):
-                for over in cheaper[: 1 if self._is_large else _MOST_MIXED]:
+                for over in cheaper[: _MOST_MIXED if self._is_exact else 1]:
                     self._mix(over, self._best() or best, prices)
-                if not self._is_large:
+                if self._is_exact:
                     self._improve(self._best() or best, prices)
         best = self._best()
         assert best is not None, "there is one that fits"
@@ -225,11 +225,11 @@ class _Within:
         held = self._residence.of(trial.decided)
         # No program takes less than the residence: where that is too much already, none is made.
         lacking = self._exceeding(held)
-        if lacking <= 0 and not self._is_large:
+        if lacking <= 0 and self._is_exact:
             lacking = trial.lacking(self._limits)
         if lacking <= 0:
             self._is_there = True
-            if not self._is_large:
+            if self._is_exact:
                 self._ask.stop.plan_is_there(is_fitting=True)
         return Measured(trial, self._goal.of(trial), held, lacking)
 
@@ -242,7 +242,7 @@ class _Within:
             ask.progress(f"{_DOING}: memory has a price at {len(prices)} moments")
             priced = PricedTables(self._goal.tables, self._residence, prices)
             quick = replace(ask, effort="quick", tables=priced, progress=silent, is_needed=not ask.stop.has_plan)
-            return self._measured(trial_of(decide(plain.graph, plain.ops, quick), ask.tables, lean=True))
+            return self._measured(Trial(decide(plain.graph, plain.ops, quick).with_costs(ask.tables), is_lean=True))
 
         trials = min(MOST_TRIALS, max(FEWEST_TRIALS, _MOST_OPS_TRIED // len(plain.ops)))
         return at_prices(start, plan_for, len(self._limits), self._goal.highest_price, trials)
@@ -254,7 +254,7 @@ class _Within:
 
         def is_fitting(names: set[str]) -> bool:
             self._end_if_due()
-            return self._measured(trial_of(exchanged(over, under, names, self._ask.tables), lean=True)).is_fitting
+            return self._measured(Trial(exchanged(over, under, names, self._ask.tables), is_lean=True)).is_fitting
 
         if len(parts) > 1:
             self._ask.progress(f"mixing a plan that fits with a cheaper one: they differ in {len(parts)} parts")
@@ -278,7 +278,7 @@ class _Within:
             if self._exceeding(self._residence.of(plan)) > 0 or programs == _MOST_PROGRAMS_OF_BLOCKS:
                 return False
             programs += 1
-            return self._measured(trial_of(plan, ask.tables, lean=True)) is self._best()
+            return self._measured(Trial(plan.with_costs(ask.tables), is_lean=True)) is self._best()
 
         ask.progress(f"{_DOING}: blocks of a plan that fits")
         plans = [plan.plan.decided for plan in self._known.values() if plan.plan.decided.cuts == best.plan.decided.cuts]

@@ -19,7 +19,7 @@ from planner.cost.contraction import contraction_of
 from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
 from planner.graph.core.model import Graph
-from planner.planning.limit.trial import Trial, judged_by_residence, trial_of
+from planner.planning.limit.trial import Trial
 from planner.search.decision import Decision
 from planner.stop import Stop
 from planner.tdl.bind import BoundOp
@@ -186,8 +186,8 @@ def fitted_by_steps(trial: Trial, limits: Sequence[int], stop: Stop) -> Trial | 
     options = choices(decided)
     if not options or any(strategy.steps is not None for strategy in decided.strategies.values()):
         return None
-    leanest = trial_of(with_steps(decided, options, sorted(options), TIMES[-1]), lean=True, limit_bytes=min(limits))
-    if leanest.lacking_by_program(limits) > 0 or judged_by_residence(decided):
+    leanest = Trial(with_steps(decided, options, sorted(options), TIMES[-1]), is_lean=True, limit_bytes=min(limits))
+    if leanest.lacking_by_program(limits) > 0 or not trial.is_exact:
         return leanest
     held = Residence(decided.graph, decided.ops).of(decided)
     at = {op.op.name: int(bytes_) for op, bytes_ in zip(decided.ops, held, strict=True)}
@@ -198,7 +198,7 @@ def fitted_by_steps(trial: Trial, limits: Sequence[int], stop: Stop) -> Trial | 
                 continue
             tried.add((names, times))
             stepped = replace(
-                trial_of(with_steps(decided, options, sorted(names), times), lean=True), limit_bytes=min(limits)
+                Trial(with_steps(decided, options, sorted(names), times), is_lean=True), limit_bytes=min(limits)
             )
             if stepped.lacking(limits) <= 0:
                 return stepped

@@ -9,8 +9,9 @@ from typing import Final
 from planner.counted import may_stop
 from planner.planning.deliveries import with_savings
 from planner.planning.goal import Goal
-from planner.planning.limit.trial import Trial, judged_by_residence
+from planner.planning.limit.trial import Trial
 from planner.planning.paid_again import Saving, paid_for_twice, savings
+from planner.planning.thresholds import Work
 from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.stop import StoppedError
@@ -62,7 +63,7 @@ def shared_where_room(
     if everything is not None:
         return everything
     # The program of a large graph takes long to make: there is time for few of them, not for one a delivery.
-    if judged_by_residence(plain):
+    if not Work.TRIALS.is_done_for(plain):
         return _with_the_first(trial, plain, possible, goal, ask, descriptions, limits)
     place = {op.name: number for number, op in enumerate(plain.graph.ops)}
     chosen: list[Saving] = []

@@ -16,14 +16,13 @@ from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.making import Making
 from planner.cost.residence import Residence
 from planner.cost.seconds.estimate import Timed
-from planner.cost.tables import CostTables
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
 from planner.partition.build import Unplaced, unplaced
 from planner.partition.occupancy import tightest
 from planner.partition.segments import Partitioned
+from planner.planning.thresholds import Work
 from planner.search.decision import Decision
-from planner.search.effort import WHOLE_OPS
 
 MOST_TIGHTENED = 3
 """How often plans of a large graph are held to less, where the program takes more than what lies there op by op."""
@@ -92,7 +91,7 @@ class Trial:
         Args:
             limits: as of ``fits``.
         """
-        if judged_by_residence(self.decided):
+        if not self.is_exact:
             if (lacking := self.lacking_on_average(sum(limits))) > 0:
                 return lacking
             if (lacking := self.lacking_on_average(int(_AMPLE * len(limits) * min(limits)))) <= 0:
@@ -109,6 +108,11 @@ class Trial:
     def lacking_on_average(self, room: int) -> int:
         """Bytes that a worker lacks on average at the fullest op, of so many for all together; 0 or less: enough."""
         return -(-(self._held - room) // prod(self.decided.cuts))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its program tells what it takes; else the arrays that are held op by op do, as far as they can."""
+        return Work.TRIALS.is_done_for(self.decided)
 
     @cached_property
     def _held(self) -> int:
@@ -129,30 +133,6 @@ def inputs_held(decided: Decision) -> int:
     )
 
 
-def has_many_ops(ops: int) -> bool:
-    """Whether of a graph of so many ops one program is made, of the plan that is kept: others are judged by tables and
-    by what lies there op by op, and of the literature only closed forms are planned to compare with.
-    """
-    return ops > WHOLE_OPS
-
-
-def judged_by_residence(decided: Decision) -> bool:
-    """Whether programs of a graph take so long to make that what lies there op by op says what fits."""
-    return has_many_ops(len(decided.ops))
-
-
 def _lacking(peaks: Sequence[int], limits: Sequence[int]) -> int:
     worker, limit = tightest(peaks, limits)
     return peaks[worker] - limit
-
-
-def trial_of(decided: Decision, tables: CostTables | None = None, *, lean: bool = False, limit_bytes: int = 0) -> Trial:
-    """A plan with its program.
-
-    Args:
-        decided: the plan.
-        tables: of bytes, where it was made with tables of something else; then its bytes are counted.
-        lean: see ``partition``.
-        limit_bytes: see ``Trial``.
-    """
-    return Trial(decided if tables is None else decided.with_costs(tables), lean, limit_bytes=limit_bytes)

@@ -15,7 +15,7 @@ from planner.graph.decompositions import expand
 from planner.graph.rewriting.recomputation import Activations, recomputable, recomputed
 from planner.planning.goal import Goal
 from planner.planning.limit.least_memory import EveryPlan
-from planner.planning.limit.trial import MOST_TIGHTENED, Trial, fullest, trial_of
+from planner.planning.limit.trial import MOST_TIGHTENED, Trial, fullest
 from planner.planning.recomputation.chain import chain_of_sets
 from planner.planning.recomputation.with_copies import with_copies
 from planner.search.decision import Decision
@@ -172,7 +172,7 @@ def fitted_by_copies(
                 continue
             begin[place] = number
             copied = offers.taken_by(plain, number).with_bound(lower)
-            trial = trial_of(copied, limit_bytes=min(limits))
+            trial = Trial(copied, limit_bytes=min(limits))
             if best is None or goal.of(trial) < goal.of(best[1]):
                 best = (number, trial)
         if best is None or not makes_program or best[1].lacking_by_program(limits) <= 0:

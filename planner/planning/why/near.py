@@ -16,7 +16,7 @@ from planner.artifacts.asked import Asked
 from planner.artifacts.plan import OpStrategy
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
-from planner.planning.limit.trial import trial_of
+from planner.planning.limit.trial import Trial
 from planner.reasons import RunnerUp, Subject
 from planner.search.decision import Decision
 from planner.search.model.found import Found
@@ -165,7 +165,7 @@ class NearPlan:
         limits = self._request.limits
         if not limits:
             return None
-        trial = trial_of(plan, lean=True)
+        trial = Trial(plan, is_lean=True)
         return max(0, trial.lacking(limits))
 
     def _solved(self, number: int, tiling: Tiling) -> Decision:

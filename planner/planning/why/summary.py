@@ -19,9 +19,10 @@ from planner.counted import phase
 from planner.errors import TofuError
 from planner.machine.routes import part
 from planner.partition.occupancy import fits
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import Target, memory_limits
 from planner.planning.session import Planned, Session
+from planner.planning.thresholds import Work
 from planner.planning.why.causes import causes
 from planner.planning.why.deliveries import Deliveries
 from planner.planning.why.scheme import closest_scheme
@@ -32,10 +33,6 @@ from planner.stop import StoppedError
 
 _SHOWN_CAUSES = 3
 _ADDED_UP = "its time is as the search's tables add it up"
-_MANY_PARTS = 2_000
-"""With more ops, times workers, a program that is only compared with is not made: it would take seconds."""
-_TOO_MANY_PARTS = 30_000
-"""With more, data parallelism is not looked for where nobody else needs its plan."""
 
 
 def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | None, directory: Path) -> Summary:
@@ -84,7 +81,7 @@ def _one_device(plan: Decision, target: Target, memory_bytes: int | None) -> Out
     """
     tilings, strategies = dict.fromkeys(plan.tilings, UNCUT), dict.fromkeys(plan.strategies, UNCUT)
     undivided = Decision.of(plan.graph, plan.ops, tilings, strategies, CostTables(plan.rates), cuts=())
-    is_least, memory = _memory(trial_of(undivided))
+    is_least, memory = _memory(Trial(undivided))
     machine = None if target.whole is None else part(target.whole, 1)
     limits = memory_limits(memory_bytes, machine, 1)
     seconds = None
@@ -101,12 +98,12 @@ def _data_parallel(session: Session, planned: Planned) -> Trial | str:
     trial = next((plan for plan in planned.literature if plan.decided.strategy == "data"), None)
     if trial is not None:
         return trial
-    if len(session.graph.ops) * session.request.target.workers > _TOO_MANY_PARTS:
+    if not Work.COMPARISON.is_done(len(session.graph.ops), session.request.target.workers):
         return "not planned: the model is large; `tofu plan --strategy data` plans it"
     if session.request.stop.reason() is not None or session.request.stop.stopped_by is not None:
         return "not looked for: the search was stopped"
     try:
-        return trial_of(session.by_strategy("data"))
+        return Trial(session.by_strategy("data"))
     except TofuError as error:
         return f"no plan: {error.what}"
     except StoppedError:
@@ -135,8 +132,7 @@ def _may_fit(is_least: bool, peaks: Sequence[int], limits: Sequence[int] | None)
 
 def _memory(trial: Trial) -> tuple[bool, int]:
     """Whether it is only the least, and the bytes of the worker that needs most."""
-    decided = trial.decided
-    if len(decided.ops) * decided.workers <= _MANY_PARTS:
+    if Work.OUTLOOK.is_done_for(trial.decided):
         return False, max(trial.partitioned.program.peak_bytes)
     return True, trial.lacking_on_average(0)
 

@@ -21,7 +21,8 @@ from planner.planning.bodies import decide_with_bodies
 from planner.planning.goal import least_cost
 from planner.planning.limit import trial
 from planner.planning.limit.fit import within
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial
+from planner.planning.thresholds import Work
 from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
@@ -33,7 +34,7 @@ MODEL = "cnn-2x64-12"
 @cache
 def planned() -> tuple[SearchRequest, Trial]:
     ask = SearchRequest(WORKERS)
-    return ask, trial_of(decide_with_bodies(build(MODEL, batch=16), opdefs.standard(), ask))
+    return ask, Trial(decide_with_bodies(build(MODEL, batch=16), opdefs.standard(), ask))
 
 
 def peak(candidate: Trial) -> int:
@@ -56,7 +57,7 @@ def test_a_plan_that_fits_is_left_as_it_is() -> None:
 
 def test_what_is_lacking_is_told_by_the_program() -> None:
     for lean in (False, True):
-        first = trial_of(planned()[1].decided, lean=lean)
+        first = Trial(planned()[1].decided, is_lean=lean)
         peak_bytes = peak(first)
         for limit in (peak_bytes // 2, peak_bytes - 1, peak_bytes, 2 * peak_bytes):
             lacking = first.lacking([limit] * WORKERS)
@@ -137,9 +138,9 @@ def test_of_a_large_graph_residence_says_what_fits_and_the_program_has_the_last_
         return unplaced(graph, ops, decided, *others, **named)
 
     monkeypatch.setattr(trial, "unplaced", counted)
-    monkeypatch.setattr(trial, "WHOLE_OPS", 1)
+    monkeypatch.setattr(Work.TRIALS, "most_ops", 1)
     # The same plan, but not the same trial: its program is not made yet.
-    plan = within(trial_of(first.decided), planned()[0], [limit] * WORKERS, least_cost(CostTables()))
+    plan = within(Trial(first.decided), planned()[0], [limit] * WORKERS, least_cost(CostTables()))
     assert peak(plan) <= limit
     assert moved(plan) <= 1.02 * moved(by_programs)
     assert len(decisions) <= 5, "programs are made of what is kept, and where it takes a little too much"
@@ -148,8 +149,8 @@ def test_of_a_large_graph_residence_says_what_fits_and_the_program_has_the_last_
 @pytest.mark.slow
 def test_a_program_that_takes_more_than_residence_tightens_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     ask, first = planned()
-    limit = int(peak(trial_of(first.decided, lean=True)) * 1.01)
-    monkeypatch.setattr(trial, "WHOLE_OPS", 1)
+    limit = int(peak(Trial(first.decided, is_lean=True)) * 1.01)
+    monkeypatch.setattr(Work.TRIALS, "most_ops", 1)
     by_program = Trial.lacking_by_program
     lackings: list[int] = []
 
@@ -159,6 +160,6 @@ def test_a_program_that_takes_more_than_residence_tightens_the_limit(monkeypatch
         return lackings[-1]
 
     monkeypatch.setattr(Trial, "lacking_by_program", lacking)
-    plan = within(trial_of(first.decided), ask, [limit] * WORKERS, least_cost(ask.tables))
+    plan = within(Trial(first.decided), ask, [limit] * WORKERS, least_cost(ask.tables))
     assert peak(plan) <= limit / 1.03
     assert max(lackings) > 0, "the plan that was found first did not fit"

@@ -20,7 +20,7 @@ from planner.machine.rates import Rates
 from planner.partition.build import unplaced
 from planner.planning.goal import least_cost
 from planner.planning.limit.fit import within
-from planner.planning.limit.trial import trial_of
+from planner.planning.limit.trial import Trial
 from planner.search.decide import decide
 from planner.search.decision import Decision
 from planner.search.effort import HIGHEST_PRICE
@@ -84,7 +84,7 @@ def test_no_plan_within_a_limit_costs_less(sizes: tuple[int, int, int]) -> None:
     ops = opdefs.standard().bind_all(graph)
     ask = SearchRequest(WORKERS, tables=tables)
     decision = decide(graph, ops, ask)
-    first = trial_of(decision)
+    first = Trial(decision)
     every = frontier(graph, ops, decision)
     assert len(every) > 1, "limits make a difference"
     assert every[0][0] == decision.cost

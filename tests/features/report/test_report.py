@@ -37,6 +37,7 @@ from planner.graph.files.to_onnx import write_model
 from planner.machine.topology_file import Device
 from planner.partition.collectives import collectives, counted
 from planner.partition.occupancy import occupancy
+from planner.planning.thresholds import Work
 from planner.progress import silent
 from planner.runtime.plan_files import load_plan
 from planner.units import format_bytes, format_seconds
@@ -304,7 +305,7 @@ def test_a_plan_is_simulated_unless_it_is_large(tmp_path: Path, monkeypatch: pyt
     write_model(build("mlp-2x8", batch=4), tmp_path / "m.onnx")
     planned = api.plan(tmp_path / "m.onnx", topology="dgx-h100", gpus=2, strategy="data", out=tmp_path / "plan")
     assert planned.simulated_seconds == api.simulate(tmp_path / "plan").simulated_seconds
-    monkeypatch.setattr("planner.planning.machines.MOST_PARTS", 2 * len(opened(tmp_path / "plan").ops) - 1)
+    monkeypatch.setattr(Work.SIMULATION, "most_parts", 2 * len(opened(tmp_path / "plan").ops) - 1)
     again = api.plan(
         tmp_path / "m.onnx", topology="dgx-h100", gpus=2, strategy="data", out=tmp_path / "plan", force=True
     )

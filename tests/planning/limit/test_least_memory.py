@@ -19,7 +19,7 @@ from planner.planning import session
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.in_steps import all_in_steps
 from planner.planning.limit.least_memory import EveryPlan, refuse_what_cannot_fit
-from planner.planning.limit.trial import trial_of
+from planner.planning.limit.trial import Trial
 from planner.search.request import SearchRequest
 
 
@@ -38,7 +38,7 @@ def test_no_program_takes_less(name: str) -> None:
         least = Residence(decided.graph, decided.ops).least(ELEMENTWISE)
         for plan in (decided, all_in_steps(decided)):
             for lean in (False, True):
-                program = trial_of(plan, lean=lean).partitioned.program
+                program = Trial(plan, is_lean=lean).partitioned.program
                 assert int(least.max()) <= sum(program.peak_bytes), (strategy, lean)
     with pytest.raises(InfeasibleError, match="no plan fits: every plan takes"):
         refuse_what_cannot_fit(graph, opdefs.standard(), [int(least.max()) // 8] * workers)

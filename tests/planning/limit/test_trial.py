@@ -15,6 +15,7 @@ from planner.planning.limit import trial
 from planner.planning.machines import target_of
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.session import Session
+from planner.planning.thresholds import Work
 
 
 def test_a_large_plan_is_held_to_its_program_where_little_lies_there_on_average(
@@ -31,6 +32,6 @@ def test_a_large_plan_is_held_to_its_program_where_little_lies_there_on_average(
         return max(found.partitioned.program.peak_bytes)
 
     limit = peak(None) - 1
-    monkeypatch.setattr(trial, "WHOLE_OPS", 1)
+    monkeypatch.setattr(Work.TRIALS, "most_ops", 1)
     monkeypatch.setattr(trial, "_AMPLE", Fraction(2))  # as if all that lies there on average were little
     assert peak(limit) <= limit

@@ -15,7 +15,7 @@ from planner.graph.core.model import Graph
 from planner.graph.files.to_onnx import write_model
 from planner.graph.rewriting.canonical import canonical
 from planner.planning.goal import least_cost
-from planner.planning.limit.trial import fullest, trial_of
+from planner.planning.limit.trial import Trial, fullest
 from planner.planning.recomputation.offers import Offers, fitted_by_copies
 from planner.planning.recomputation.with_copies import with_copies
 from planner.results import PlanResult
@@ -70,13 +70,13 @@ def test_as_much_is_computed_again_as_makes_a_plan_fit() -> None:
     plain = decide(form, descriptions.bind_all(form), ask)
     offers = Offers(form, descriptions, tables, plain, least_cost(tables))
     limits = (int(0.8 * fullest(plain) / 2),) * 2
-    found = fitted_by_copies(offers, [trial_of(plain)], limits, ask, makes_program=False)
+    found = fitted_by_copies(offers, [Trial(plain)], limits, ask, makes_program=False)
     assert found is not None
     number, trial = found
     assert 0 < number < len(offers.sets) - 1
     assert fullest(trial.decided) <= sum(limits) < fullest(offers.taken_by(plain, number - 1))
     assert plain.cost < trial.decided.cost
-    assert fitted_by_copies(offers, [trial_of(plain)], (1, 1), ask, makes_program=False) is None
+    assert fitted_by_copies(offers, [Trial(plain)], (1, 1), ask, makes_program=False) is None
 
 
 def test_copies_are_divided_as_what_they_copy_and_their_work_is_excess() -> None:

@@ -17,7 +17,7 @@ from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.limit.trial import trial_of
+from planner.planning.limit.trial import Trial
 from planner.planning.why.near import NearPlan
 from planner.reasons import RunnerUp
 from planner.search.decision import Decision
@@ -73,7 +73,7 @@ LIMIT = 1 << 20
 
 
 def _lean_fits(plan: Decision) -> bool:
-    return max(trial_of(plan, lean=True).partitioned.program.peak_bytes) <= LIMIT
+    return max(Trial(plan, is_lean=True).partitioned.program.peak_bytes) <= LIMIT
 
 
 def _checked(model: str, most: int) -> int:
