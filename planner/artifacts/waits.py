@@ -14,7 +14,7 @@ higher one, and no chain of waits can come back to itself.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeAlias
@@ -46,30 +46,30 @@ def writers(program: WorkerProgram) -> dict[str, int]:
     return ready
 
 
-def last_local_reads(program: WorkerProgram) -> dict[str, int]:
-    """The number of the last step of its own worker that reads each buffer, counted from 1; none where none does."""
-    last: dict[str, int] = {}
+def reads(program: WorkerProgram) -> Iterator[tuple[int, int, str]]:
+    """The reads of a worker's steps in order: the step's number, from 1, the worker read from, and the buffer."""
     for number, step in enumerate(program.steps, start=1):
         if isinstance(step, Fetch):
             for piece in step.pieces:
                 for source in piece.sources:
-                    if source.worker == program.worker:
-                        last[source.buffer] = number
+                    yield number, source.worker, source.buffer
         else:
-            last.update(dict.fromkeys(step.inputs, number))
-    return last
+            for name in step.inputs:
+                yield number, program.worker, name
+
+
+def last_local_reads(program: WorkerProgram) -> dict[str, int]:
+    """The number of the last step of its own worker that reads each buffer, counted from 1; none where none does."""
+    return {buffer: number for number, worker, buffer in reads(program) if worker == program.worker}
 
 
 def remote_readers(programs: Sequence[WorkerProgram]) -> tuple[dict[str, dict[int, int]], ...]:
     """The remote readers of each buffer of each worker, and the number of their last step that reads it, from 1."""
     readers: tuple[dict[str, dict[int, int]], ...] = tuple({} for _ in programs)
     for program in programs:
-        for number, step in enumerate(program.steps, start=1):
-            if isinstance(step, Fetch):
-                for piece in step.pieces:
-                    for source in piece.sources:
-                        if source.worker != program.worker:
-                            readers[source.worker].setdefault(source.buffer, {})[program.worker] = number
+        for number, worker, buffer in reads(program):
+            if worker != program.worker:
+                readers[worker].setdefault(buffer, {})[program.worker] = number
     return readers
 
 
@@ -93,20 +93,13 @@ def last_reads(programs: Sequence[WorkerProgram], level: Sequence[Sequence[int]]
     local: list[dict[str, int]] = [{} for _ in programs]
     remote: list[dict[str, int]] = [{} for _ in programs]
     for program in programs:
-        mine, levels_here = local[program.worker], level[program.worker]
-        for number, step in enumerate(program.steps):
-            if not isinstance(step, Fetch):
-                mine.update(dict.fromkeys(step.inputs, number + 1))
-                continue
-            for piece in step.pieces:
-                for source in piece.sources:
-                    if source.worker == program.worker:
-                        mine[source.buffer] = number + 1
-                    else:
-                        remote_reads = remote[source.worker]
-                        if remote_reads.get(source.buffer, -1) < levels_here[number]:
-                            remote_reads[source.buffer] = levels_here[number]
-    return tuple(LastReads(*reads) for reads in zip(local, remote, strict=True))
+        own, levels_here = local[program.worker], level[program.worker]
+        for number, worker, buffer in reads(program):
+            if worker == program.worker:
+                own[buffer] = number
+            elif remote[worker].get(buffer, -1) < levels_here[number - 1]:
+                remote[worker][buffer] = levels_here[number - 1]
+    return tuple(LastReads(*last) for last in zip(local, remote, strict=True))
 
 
 def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
