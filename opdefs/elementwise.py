@@ -33,7 +33,16 @@ def cast_like(node: NodeView, X: TensorArg, like: TensorArg) -> object:
 
 
 def dropout_local(node: NodeView, part: Part) -> LocalOp:
-    """Nothing is dropped: the data pass, and the mask is all true."""
+    """Nothing is dropped: the data pass, and the mask is all true.
+
+    Raises:
+        UnsupportedError: in training mode the mask would depend on how the op is split.
+    """
+    if node.has(2) and bool(node.constant(2).item()):
+        raise UnsupportedError(
+            f"op {node.op.name} (Dropout) is in training mode: its random mask would depend on the plan",
+            hint="export the model with Dropout at inference (training_mode false), or remove it",
+        )
     nodes = [LocalNode("Identity", ("in0",), ("out0",))]
     if len(node.op.outputs) > 1 and node.op.outputs[1]:
         # x == x would be false for NaN, so "x or not x".
@@ -47,10 +56,5 @@ def dropout_local(node: NodeView, part: Part) -> LocalOp:
 
 @op("Dropout", local=dropout_local)
 def dropout(node: NodeView, X: TensorArg, ratio: TensorArg | None = None, training: TensorArg | None = None) -> object:
-    """Dropout at inference: the identity. In training its mask would depend on how the op is split."""
-    if training is not None and bool(node.constant(2).item()):
-        raise UnsupportedError(
-            f"op {node.op.name} (Dropout) is in training mode: its random mask would depend on the plan",
-            hint="export the model with Dropout at inference (training_mode false), or remove it",
-        )
+    """Each element by itself: the identity, at inference."""
     return (lambda *i: X[i]), (lambda *i: call("mask", X[i]))

@@ -78,6 +78,20 @@ GOOD = [
     ("pad", [node("Pad", ["x", "p"], ["y"])], {"p": ints(0, 1, 0, 0, 0, 2)}),
     ("gather", [node("Gather", ["x", "i"], ["y"], axis=1)], {"i": ints(1, 3)}),
     ("pick", [node("Gather", ["x", "i"], ["y"], axis=1)], {"i": np.array(0)}),
+    ("positions for each sample", [
+        node("Transpose", ["table"], ["turned"]), node("GatherND", ["turned", "i"], ["p"]),
+        node("Identity", ["p"], ["q"]), node("Add", ["x", "q"], ["a"]), node("Mul", ["a", "q"], ["y"]),
+    ], {"table": random((4, 9)), "i": np.tile(np.arange(1, 7), (2, 1))[..., None]}),
+    ("rows by their number", [node("GatherND", ["x", "i"], ["y"])], {"i": ints(*[[0, 5], [1, 5]])}),
+    ("a table for each row", [node("Gather", ["table", "i"], ["t"]), node("Reshape", ["t", "s"], ["u"]),
+                              node("Add", ["u", "x"], ["y"])],
+     {"table": random((3, 4)), "i": np.tile(ints(0, 1, 2, 0, 1, 2), 2), "s": ints(2, 6, 4)}),
+    ("tiled", [node("Tile", ["x", "t"], ["y"])], {"t": ints(1, 2, 1)}),
+    ("resized", [node("Resize", ["x", "", "", "s"], ["y"])], {"s": ints(2, 6, 8)}),
+    ("sum of products", [node("Einsum", ["x", "w"], ["y"], equation="bij,jk->bik")], {"w": random((4, 3))}),
+    ("cropped", [node("CenterCropPad", ["x", "s"], ["y"])], {"s": ints(2, 4, 4)}),
+    ("scattered", [node("ScatterElements", ["x", "i", "x"], ["y"], axis=1)],
+     {"i": np.tile(np.arange(6)[::-1, None], (2, 1, 4))}),
     ("layer norm", [node("LayerNormalization", ["x", "c"], ["y"])], {"c": random((4,))}),
     ("frozen batch norm", [node("BatchNormalization", ["x", "c", "c", "c", "v"], ["y"])],
      {"c": random((6,)), "v": abs(random((6,))) + 1}),
@@ -118,13 +132,14 @@ BAD = [
     ("samples beside others", node("Concat", ["x", "x"], ["y"], axis=0), {}, "along the batch"),
     ("some of the samples", node("Slice", ["x", "s", "e"], ["y"]), {"s": ints(0), "e": ints(1)}, "some of the samples"),
     ("the first sample", node("Gather", ["x", "i"], ["y"]), {"i": np.array(0)}, "picks among the samples"),
-    ("padded batch", node("Pad", ["x", "p"], ["y"]), {"p": ints(1, 0, 0, 0, 0, 0)}, "pads the batch"),
+    ("padded batch", node("Pad", ["x", "p"], ["y"]), {"p": ints(1, 0, 0, 0, 0, 0)}, "puts other elements beside them"),
     ("training mode", node("BatchNormalization", ["x", "c", "c", "c", "c"], ["y", "m", "v"], training_mode=1),
-     {"c": np.ones(6)}, "training_mode"),
+     {"c": np.ones(6)}, "mixes samples"),
     ("contracted", node("MatMul", ["c", "x"], ["y"]), {"c": random((2, 3, 6))}, "differs between samples"),
     ("layer norm over all", node("LayerNormalization", ["x", "c"], ["y"], axis=0), {"c": random((2, 6, 4))},
-     "normalises over the samples"),
-    ("unknown operator", node("Einsum", ["x"], ["y"], equation="bij->bji"), {}, "cannot be followed"),
+     "mixes samples"),
+    ("samples by samples", node("Einsum", ["x", "x"], ["y"], equation="bij,cij->bc"), {}, "at different places"),
+    ("sum of an Einsum", node("Einsum", ["x"], ["y"], equation="bij->ij"), {}, "reduces over the samples"),
 ]  # fmt: skip
 
 
@@ -167,7 +182,7 @@ def test_a_batch_of_one_that_is_broadcast(forward_model):
     )
     with pytest.raises(UnsupportedError) as error:
         with_batch(forward.graph(), 3)
-    assert "repeats the single sample" in error.value.facts[0]
+    assert "repeats them" in error.value.facts[0]
 
 
 def test_a_squeeze_without_axes_would_drop_a_batch_of_one(forward_model):

@@ -144,6 +144,14 @@ def test_slices_that_differ_stay_apart_and_keep_the_batch(form: str, forward_mod
     assert "its parameter 'c' has a value for each sample" in raised.value.facts[0]
 
 
+def test_samples_are_followed_through_every_described_operator(forward_model: Callable) -> None:
+    nodes = [node("Einsum", ["x", "w"], ["h"], equation="ntd,de->nte"), *FORMS["concat"][0][1:]]
+    _, parameters = decided(made(forward_model, nodes, np.repeat(ROW, 2, 0)), "y")
+    (row,) = (row for row in parameters.decisions if row.name == "c")
+    assert row.shape == (1, 1, 8)
+    assert row.why.endswith("held once per sample, trained as one")
+
+
 def test_bits_count_and_not_numbers(forward_model: Callable) -> None:
     values = np.repeat(ROW, 2, 0)
     values[:, 0, 0] = 0.0, -0.0
@@ -166,10 +174,8 @@ def test_zeros_may_be_a_table_of_positions(forward_model: Callable) -> None:
     assert says["pos_embed"].endswith("trained apart: one value throughout, so not known to be copies")
 
 
-def test_copies_behind_an_operator_that_samples_are_not_followed_through_stay_apart_and_that_is_said(
-    forward_model: Callable,
-) -> None:
-    nodes = [node("Einsum", ["x", "w"], ["h"], equation="ntd,de->nte"), *FORMS["concat"][0][1:]]
+def test_copies_behind_an_operator_that_mixes_samples_stay_apart_and_that_is_said(forward_model: Callable) -> None:
+    nodes = [node("MatMul", ["x", "w"], ["g"]), node("Softmax", ["g"], ["h"], axis=0), *FORMS["concat"][0][1:]]
     graph = made(forward_model, nodes, np.repeat(ROW, 2, 0))
     assert why(graph).endswith("trained apart: they are equal, but the samples cannot be followed to where it is read")
     assert "sample" not in why(made(forward_model, nodes, random((2, 1, 8), 2)))

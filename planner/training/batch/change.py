@@ -1,25 +1,26 @@
 """Change the number of samples of a forward model, soundly or not at all.
 
 Sound means: cut the new batch into chunks of the old size, and the new model gives for each chunk what the old one
-gave. So it is followed op by op where the samples lie in each tensor; an op that mixes samples, or through which they
-cannot be followed, is refused by name. ``batch_rules`` has the rules.
+gave. So it is followed op by op where the samples lie in each tensor (``planner.tdl.flow``); an op that mixes samples,
+or through which they cannot be followed, is refused by name. ``rules`` has what constants say of samples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.core.attributes import axis_of, integers, label
+from planner.graph.core.attributes import integer, refuse
 from planner.graph.core.check import check_graph
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Graph, Op, Tensor, dtype_of_array
 from planner.graph.core.traits import RECURRENT
 from planner.graph.core.wellformed import fresh_name
-from planner.training.batch.rules import ELEMENTWISE, RULES, recurrent_slots
-from planner.training.batch.tracks import Site, Track
+from planner.tdl.flow import Passage, Track
+from planner.training.batch.rules import SampleFlow, counting, restated
 
 
 def with_batch(forward: Graph, batch: int, trained: frozenset[str] = frozenset()) -> Graph:
@@ -68,40 +69,29 @@ def samples_of_inputs(forward: Graph) -> tuple[int, dict[str, Track]]:
 
 
 def _placed_by_recurrence(forward: Graph) -> dict[str, int]:
-    """By input that recurrent ops read, as it is or in another form of as many dims: the dim of its samples."""
+    """By input that recurrent ops read, as it is or in another form: the dim of its samples."""
+    recurrent = [op for op in forward.ops if op.op_type in RECURRENT and not op.domain]
     dim_by_input: dict[str, int] = {}
-    for op in forward.ops:
-        if op.domain or op.op_type not in RECURRENT:
-            continue
-        for position, dim in recurrent_slots(op).items():
-            if op.has_input(position):
-                name, dim = _source(forward, op.inputs[position], dim)
-                if name in forward.inputs:
-                    dim_by_input.setdefault(name, dim)
+    for name in forward.inputs if recurrent else ():
+        for dim, size in enumerate(forward.tensors[name].shape[:2]):
+            tracks, _ = SampleFlow(forward, size).follow({name: Track(dim)})
+            # X and first states have samples in dim 1, or all in dim 0; the lengths have no other dim.
+            placed = [
+                tracks.get(op.inputs[slot]) == Track(0 if slot == 4 or integer(op, "layout", 0) else 1)
+                for op in recurrent
+                for slot in (0, 4, 5, 6)
+                if op.has_input(slot)
+            ]
+            if any(placed):
+                dim_by_input.setdefault(name, dim)
     return dim_by_input
-
-
-def _source(forward: Graph, name: str, dim: int) -> tuple[str, int]:
-    """Where a tensor's dim comes from through element-wise ops of one operand, Transposes and embeddings."""
-    while (op := forward.producer.get(name)) is not None and not op.domain:
-        if op.op_type == "Transpose":
-            rank = len(forward.tensors[name].shape)
-            dim = integers(op, "perm", tuple(reversed(range(rank))))[dim]
-        elif op.op_type == "Gather" and axis_of(op, len(forward.tensors[op.inputs[0]].shape), 0) == 0:
-            if dim >= len(forward.tensors[op.inputs[1]].shape):
-                break
-            name = op.inputs[1]
-            continue
-        elif op.op_type not in ELEMENTWISE or len(op.inputs) > 1:
-            break
-        name = op.inputs[0]
-    return name, dim
 
 
 class _Follower:
     def __init__(self, graph: Graph, batch: int, trained: frozenset[str]) -> None:
         self.graph = graph
         self.old, self.tracks = samples_of_inputs(graph)
+        self.flow = SampleFlow(graph, self.old)
         self.batch = batch
         self.trained = trained
         self.lost: set[str] = set()
@@ -112,6 +102,8 @@ class _Follower:
         """New constants, and what is made from them."""
         self.regrown: list[Op] = []
         """Ops that make a tensor anew, to stand before the op that reads it."""
+        self.regrown_names: dict[tuple[str, Track], str] = {}
+        """The new tensor, by the old one and the samples' place in it."""
 
     def run(self) -> Graph:
         ops: list[Op] = []
@@ -154,61 +146,121 @@ class _Follower:
             return op
         if not any(name in self.tracks for name in op.inputs):
             return op
-        site = Site(
-            op, self.graph.tensors, self.constants, self.tracks, self.trained, self.old, self.batch, self._constant,
-            self._regrow,
-        )  # fmt: skip
-        rule = None if op.domain else RULES.get(op.op_type)
         try:
-            if rule is None:
-                raise site.refuse("samples cannot be followed through this operator")
-            tracks = rule(site)
+            way = self.flow.through(op, self.tracks)
+            inputs = self._operands(op, way, {})
         except UnsupportedError as error:
             self.refusals.append(error.what)
             self.lost.update(name for name in op.outputs if name)
             return op
-        for name, track in zip(op.outputs, tracks, strict=False):
-            if name:
-                size = self.graph.tensors[name].shape[track.dim]
-                assert size == track.size(self.old), f"{label(op)}: {track} does not fit size {size} of {name}"
-                self.tracks[name] = track
-        return replace(op, inputs=tuple(site.inputs))
+        self.tracks.update(way.after(op))
+        return replace(op, inputs=inputs)
 
-    def _regrow(self, name: str, track: Track, site: Site) -> str | None:
-        """An op of constants that has one value for each sample, for other samples; None if it is not known how.
+    def _operands(self, op: Op, way: Passage, starts: Mapping[int, Track]) -> tuple[str, ...]:
+        """The operands of an op at the new batch.
 
-        A Gather by known indices (token types, positions) gets others, an Expand (a class token) another shape.
+        Args:
+            op: at the old one.
+            way: the way of the samples through it.
+            starts: further operands that have an element for each sample.
         """
+        inputs = list(op.inputs)
+        for slot, track in {**starts, **way.own}.items():
+            inputs[slot] = self._repeat(op, slot, track, counts=way.digit is None)
+        name, track = next(iter(way.after(op).items()))
+        target = restated(self.graph, op, track, track.resized(self.graph.tensors[name].shape, self.batch))
+        if target is not None:
+            inputs[target[0]] = self._constant(target[1], op.inputs[target[0]])
+        return tuple(inputs)
+
+    def _repeat(self, op: Op, slot: int, track: Track, *, counts: bool) -> str:
+        """An operand that has an element for each sample at ``track``, with as many as there are samples now.
+
+        Args:
+            op: that reads it.
+            slot: its position.
+            track: the samples' place in it.
+            counts: True of index tuples that begin with the sample's number.
+
+        Raises:
+            UnsupportedError: it is a parameter, no constant with a known value, or differs between samples.
+        """
+        name = op.inputs[slot]
+        if self.graph.tensors[name].shape[track.dim] != track.size(self.old):
+            raise refuse(op, f"its operand {name!r} has another size than the batch")
+        if name in self.trained:
+            raise refuse(op, f"its parameter {name!r} has a value for each sample")
+        value = self.constants.get(name)
+        if value is None:
+            regrown = self._regrow(name, track)
+            if regrown is None:
+                raise refuse(op, f"its operand {name!r} has the size of the batch, but is no known constant")
+            return regrown
+        if counts:
+            changed = self._repeated(op, name, value[..., 1:], track)
+            first = counting(changed.shape[:-1], track.dim)[..., None]
+            return self._constant(np.concatenate([first, changed], axis=-1).astype(np.int64), name)
+        return self._constant(self._repeated(op, name, value, track), name)
+
+    def _repeated(self, op: Op, name: str, value: np.ndarray, track: Track) -> np.ndarray:
+        """A constant with as many samples as there are now.
+
+        Raises:
+            UnsupportedError: it differs between samples.
+        """
+        before, after = value.shape[: track.dim], value.shape[track.dim + 1 :]
+        split = value.reshape(*before, track.outer, self.old, track.inner, *after)
+        along = len(before) + 1
+        sample = np.take(split, [0], axis=along)
+        if not np.array_equal(np.broadcast_to(sample, split.shape), split, equal_nan=value.dtype.kind == "f"):
+            raise refuse(op, f"its constant {name!r} differs between samples")
+        return np.repeat(sample, self.batch, axis=along).reshape(track.resized(value.shape, self.batch))
+
+    def _regrow(self, name: str, track: Track) -> str | None:
+        """A tensor of constants that has one value for each sample, for other samples; None if it is not known how.
+
+        Of what a Gather looks up (token types, positions), the indices are repeated; an Expand (a class token) has
+        another target.
+        """
+        if (name, track) in self.regrown_names:
+            return self.regrown_names[name, track]
         op = self.graph.producer.get(name)
-        constant = self.constants.get(op.inputs[1]) if op is not None and op.op_type in ("Gather", "Expand") else None
-        if op is None or constant is None:
+        inputs = None if op is None or len(op.outputs) > 1 else self._regrown_operands(op, name, track)
+        if op is None or inputs is None:
             return None
-        shape = self.graph.tensors[op.inputs[0]].shape
-        if op.op_type == "Expand":
-            dim = track.dim - len(self.graph.tensors[name].shape) + len(shape)
-            # An operand that has a value for each sample already has none for further ones.
-            if dim >= 0 and shape[dim] != 1:
-                return None
-            resized = track.resized(self.graph.tensors[name].shape, self.batch)
-            fresh = self._constant(np.array(resized, np.int64), op.inputs[1])
-        else:
-            axis = axis_of(op, len(shape), 0)
-            if not axis <= track.dim < axis + constant.ndim:
-                return None
-            fresh = self._constant(site.repeated(constant, op.inputs[1], track.at(track.dim - axis)), op.inputs[1])
         output = fresh_name(f"{name}.batch{self.batch}", self.graph.tensors.keys() | self.additions.keys())
         tensor = self.graph.tensors[name]
+        self.regrown_names[name, track] = output
         self.additions[output] = Tensor(output, track.resized(tensor.shape, self.batch), tensor.dtype)
         op_names = {peer.name for peer in (*self.graph.ops, *self.regrown)}
         self.regrown.append(
             replace(
                 op,
                 name=fresh_name(f"{op.name}.batch{self.batch}", op_names),
-                inputs=(op.inputs[0], fresh),
+                inputs=inputs,
                 outputs=(output,),
             )
         )
         return output
+
+    def _regrown_operands(self, op: Op, name: str, track: Track) -> tuple[str, ...] | None:
+        if op.op_type == "Expand":
+            dim = track.dim - len(self.graph.tensors[name].shape)
+            shape = self.graph.tensors[op.inputs[0]].shape
+            if -dim > len(shape) or shape[dim] == 1:
+                return self._operands(op, Passage((track,), {}), {})  # which repeats nothing
+        for slot, operand in enumerate(op.inputs):
+            for dim, size in enumerate(self.graph.tensors[operand].shape if operand else ()):
+                for start in dict.fromkeys((replace(track, dim=dim), Track(dim, 1, size // self.old))):
+                    if size != start.size(self.old):
+                        continue
+                    try:
+                        way = self.flow.through(op, {operand: start})
+                    except UnsupportedError:
+                        continue
+                    if way.after(op)[name] == track:
+                        return self._operands(op, way, {slot: start})
+        return None
 
     def _constant(self, value: np.ndarray, original: str) -> str:
         """A new constant that stands for constant ``original`` at the new batch."""

@@ -20,9 +20,9 @@ from planner.graph.core.check import check_graph
 from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.graph.core.traits import BROADCASTING
 from planner.graph.core.wellformed import fresh_name
+from planner.tdl.flow import Track
 from planner.training.batch.change import samples_of_inputs
-from planner.training.batch.rules import RULES
-from planner.training.batch.tracks import Site, Track
+from planner.training.batch.rules import SampleFlow
 from planner.training.parameters.exporter import UNSAID, Exporter
 from planner.training.parameters.infer import Decision, Parameters, Verdict, infer_parameters
 from planner.training.parameters.merged import unmerged
@@ -101,33 +101,13 @@ class _Samples:
         return Readers(self._graph)
 
     @cached_property
+    def _flow(self) -> SampleFlow:
+        return SampleFlow(self._graph, self.count)
+
+    @cached_property
     def _followed(self) -> tuple[Mapping[str, Track], frozenset[str]]:
         """Where data have the samples; and the tensors of which this is not known."""
-        tracks, lost = dict(self._input_tracks), set[str]()
-        for op in self._graph.ops:
-            if any(name in lost for name in op.inputs):
-                lost.update(op.outputs)
-            elif any(name in tracks for name in op.inputs):
-                output_tracks = self._through(op, tracks)
-                if output_tracks is None:
-                    lost.update(op.outputs)
-                else:
-                    tracks.update(output_tracks)
-        return tracks, frozenset(lost)
-
-    def _through(self, op: Op, tracks: Mapping[str, Track]) -> dict[str, Track] | None:
-        """Where the outputs of an op have the samples; None if that cannot be told, or it mixes them."""
-        rule = None if op.domain else RULES.get(op.op_type)
-        site = _Look(
-            op, self._graph.tensors, self._graph.constants, tracks, frozenset(), self.count, self.count,
-            lambda _, original: original, lambda *_: None,
-        )  # fmt: skip
-        if rule is None:
-            return None
-        try:
-            return {name: track for name, track in zip(op.outputs, rule(site), strict=False) if name}
-        except UnsupportedError:
-            return None
+        return self._flow.follow(self._input_tracks)
 
     def place_in(self, constant: str) -> _Place | None:
         """Where a constant has a value for each sample; None if nowhere, or there is one sample."""
@@ -150,21 +130,15 @@ class _Samples:
             if any(name in lost for name in op.inputs):
                 is_met, is_sure = True, False
                 continue
-            output_tracks = self._through(op, {**tracks, **by_sample})
-            if output_tracks is None:
+            try:
+                way = self._flow.through(op, {**tracks, **by_sample})
+            except UnsupportedError:
                 return None
             if any(name in tracks for name in op.inputs):
                 is_met = True
             else:
-                by_sample.update(output_tracks)
+                by_sample.update(way.after(op))
         return _Place(dim, is_sure) if is_met and not any(name in by_sample for name in self._graph.outputs) else None
-
-
-class _Look(Site):
-    """An op whose samples are followed while their number stays."""
-
-    def repeat(self, position: int, track: Track) -> None:
-        """Nothing has to be repeated."""
 
 
 def _why_apart(value: np.ndarray | None, place: _Place) -> str:

@@ -16,7 +16,7 @@ from planner.graph.core.builder import Builder
 from planner.graph.core.dependence import computed_from
 from planner.graph.core.model import DType, Graph, Shape
 from planner.graph.core.traits import DRAWING
-from planner.training.batch.tracks import Track
+from planner.tdl.flow import Track
 
 
 def samples_dims(samples: tuple[int, Mapping[str, Track]], targets: Mapping[str, Shape]) -> Mapping[str, int]:
