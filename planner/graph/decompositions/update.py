@@ -12,11 +12,11 @@ from planner.graph.decompositions.registry import Purpose, stands_for
 
 
 def _groups(op: Op, kinds: int) -> list[tuple[str, ...]]:
-    """The variadic inputs after R and T: all X, then all G, and so on, as one tuple for each X."""
+    """The variadic inputs after R and T, all X, all G and so on, as one tuple for each X; all but G have results."""
     tensors = op.inputs[2:]
     count = len(tensors) // kinds
-    if count * kinds != len(tensors):
-        raise refuse(op, f"it has {len(tensors)} tensors, which are no groups of {kinds}")
+    if (count * kinds, count * (kinds - 1)) != (len(tensors), len(op.outputs)):
+        raise refuse(op, f"it has {len(tensors)} tensors and {len(op.outputs)} outputs, which are no groups of {kinds}")
     return [tuple(tensors[kind * count + index] for kind in range(kinds)) for index in range(count)]
 
 

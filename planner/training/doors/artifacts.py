@@ -20,7 +20,7 @@ from planner.graph.core.model import Graph, StatePair
 from planner.graph.core.wellformed import fresh_name
 from planner.graph.files.protos import op_of
 from planner.graph.reading.load import load_model
-from planner.training.doors.microsoft.rewriting import DOMAIN, read_rewritten
+from planner.training.doors.rewriting import DOMAIN, read_rewritten
 from planner.training.update.optimizers import Group, Hyper
 from planner.training.update.updates import Schedule
 

@@ -1,4 +1,7 @@
-"""The operators of ai.onnx.preview.training, which no runtime executes, written out in standard ones."""
+"""Gradient of ai.onnx.preview.training, which no runtime executes, written out on the graph that it stands in.
+
+Optimizers of the domain are written out when the graph is read.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from planner.errors import UnsupportedError
-from planner.graph.core.attributes import label, refuse, text
+from planner.graph.core.attributes import refuse, text
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import Graph, Op
-from planner.graph.decompositions.registry import Purpose, decomposition
 from planner.training import rules
-from planner.training.gradients.autodiff import backward
+from planner.training.gradients.autodiff import gradients_for
 from planner.training.gradients.expand import expanded
 from planner.training.gradients.lowering import lower_op
-from planner.training.gradients.older_opsets import brought_up
 
 DOMAIN: Final = "ai.onnx.preview.training"
 
@@ -25,7 +25,7 @@ def written_out(graph: Graph, outputs: Mapping[str, str]) -> Graph:
     """A training step in standard operators.
 
     Args:
-        graph: with operators of the domain; the ``y`` of each Gradient is an output.
+        graph: of a training step's opset, with Gradient ops; the ``y`` of each Gradient is an output.
         outputs: by the name that each output is to have, a tensor of the graph.
 
     Raises:
@@ -33,7 +33,7 @@ def written_out(graph: Graph, outputs: Mapping[str, str]) -> Graph:
             them; forms that cannot be part of a training step.
     """
     wanted = [name for op in graph.ops for name in _wanted(op)]
-    graph = expanded(brought_up(graph), wanted, rules.standard())
+    graph = expanded(graph, wanted, rules.standard())
     builder = Builder(graph)
     path: list[Op] = []
     saved: dict[str, Mapping[str, str]] = {}
@@ -42,18 +42,16 @@ def written_out(graph: Graph, outputs: Mapping[str, str]) -> Graph:
         op = op.renamed(sources)
         first = len(builder.ops)
         with builder.scope(op.name):
-            if op.domain != DOMAIN:
-                # A gradient passes the op itself, and would end at what stands for it.
-                trains = bool(op.attribute("training_mode", 0))
-                with builder.apart():
-                    lower_op(builder, op, batch_statistics=trains, saved=saved, updates={})
-                path.append(op)
+            if op.domain == DOMAIN:
+                results = _gradient(builder, op, path, saved, sources)
+                sources.update((output, result) for output, result in zip(op.outputs, results, strict=False) if output)
+                path.extend(builder.ops[first:])
                 continue
-            update = decomposition(Purpose.UPDATE, op)
-            results = _gradient(builder, op, path, saved, sources) if update is None else update(builder, op)
-        assert results is not None, "the operators of the domain are taken or refused"
-        sources.update((output, result) for output, result in zip(op.outputs, results, strict=False) if output)
-        path.extend(builder.ops[first:])
+            # A gradient passes the op itself, and would end at what stands for it.
+            with builder.apart():
+                trains = bool(op.attribute("training_mode", 0))
+                lower_op(builder, op, batch_statistics=trains, saved=saved, updates={})
+            path.append(op)
     names = [name if name == tensor else builder.output(sources.get(tensor, tensor), name)
              for name, tensor in outputs.items()]  # fmt: skip
     for name in names:
@@ -72,11 +70,7 @@ def _wanted(op: Op) -> tuple[str, ...]:
 
 
 def _gradient(
-    builder: Builder,
-    op: Op,
-    path: Sequence[Op],
-    saved: Mapping[str, Mapping[str, str]],
-    sources: Mapping[str, str],
+    builder: Builder, op: Op, path: Sequence[Op], saved: Mapping[str, Mapping[str, str]], sources: Mapping[str, str]
 ) -> tuple[str, ...]:
     """The gradient of ``y`` with respect to each of ``xs``; ``zs`` are what else it depends on.
 
@@ -86,14 +80,5 @@ def _gradient(
     y = sources.get(y, y)
     if y not in builder.tensors:
         raise refuse(op, f"its y {y!r} is not made before it")
-    xs = _wanted(op)
     ones = builder.constant(np.ones(builder.shape(y), builder.dtype(y).array_dtype), "ones")
-    gradients: dict[str, str] = {}
-    try:
-        backward(
-            builder, path, {y: ones}, [*dict.fromkeys(xs)], rules=rules.standard(), saved=saved,
-            ready=gradients.__setitem__,
-        )  # fmt: skip
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{label(op)}: {error.what}: {'; '.join(error.facts)}") from None
-    return tuple(gradients.get(name) or builder.zeros(builder.shape(name), name) for name in xs)
+    return gradients_for(builder, op, path, {y: ones}, _wanted(op), rules=rules.standard(), saved=saved)

@@ -11,18 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, ValueInfoProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, StringStringEntryProto, helper
 
 from planner.errors import ModelError, UnsupportedError, repeated
 from planner.graph.core.model import Graph
 from planner.graph.core.notes import STATE
 from planner.graph.core.wellformed import node_label
-from planner.graph.files.protos import dtype_of
 from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.reading.load import CONVERTED_OPSET, MIN_OPSET, default_opset
 from planner.training.build import INPUTS, sample_of
 from planner.training.doors.preview import DOMAIN, written_out
+from planner.training.doors.rewriting import read_rewritten
 
 
 def is_training_model(model: ModelProto) -> bool:
@@ -47,11 +46,6 @@ def read_training_info(model: ModelProto, state_pairs: Sequence[tuple[str, str]]
     """
     if len(model.training_info) > 1:
         raise UnsupportedError(f"the model has {len(model.training_info)} training algorithms; only one is taken")
-    if not any(entry.domain in ("", "ai.onnx") for entry in model.opset_import):
-        model = _with_default_domain(model)
-    opset = default_opset(model)
-    if opset < MIN_OPSET:
-        raise UnsupportedError(f"a model with training information must be of opset {MIN_OPSET} or later, not {opset}")
     if model.functions:
         raise UnsupportedError("a model with training information and local functions is not taken")
     combined, pairs = _combined(model)
@@ -61,7 +55,7 @@ def read_training_info(model: ModelProto, state_pairs: Sequence[tuple[str, str]]
     # Reading drops what leads nowhere, so all that is asked for is an output, with a type that is inferred later.
     targets = dict.fromkeys((*following.values(), *_differentiated(combined.graph.node)))
     combined.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in targets if name not in outputs)
-    graph = graph_from_proto(combined, state_pairs=[])
+    graph = read_rewritten(combined)
     # A next state needs a name of its own: one tensor may be the next value of several states.
     named: dict[str, str] = {}
     for current, name in pairs:
@@ -77,14 +71,6 @@ def read_training_info(model: ModelProto, state_pairs: Sequence[tuple[str, str]]
         written.metadata_props.remove(next(entry for entry in written.metadata_props if entry.key == STATE))
     graph = graph_from_proto(written, state_pairs=state_pairs)
     return _with_initial(graph, initial)
-
-
-def _with_default_domain(model: ModelProto) -> ModelProto:
-    """A model that uses operators of the preview domain alone need not import another."""
-    imported = ModelProto()
-    imported.CopyFrom(model)
-    imported.opset_import.append(helper.make_opsetid("", CONVERTED_OPSET))
-    return imported
 
 
 def _with_initial(graph: Graph, initial: Mapping[str, np.ndarray | None]) -> Graph:
@@ -124,7 +110,8 @@ def _combined(model: ModelProto) -> tuple[ModelProto, list[tuple[str, str]]]:
     faults += [f"{name!r} is updated twice" for name in repeated(names)]
     if faults:
         raise ModelError("the bindings of the training information do not hold", facts=tuple(faults))
-    graph.input.extend(_as_input(initializers[name]) for name in names if name not in inputs)
+    states = [initializers[name] for name in names if name not in inputs]
+    graph.input.extend(helper.make_tensor_value_info(state.name, state.data_type, state.dims) for state in states)
     return combined, pairs
 
 
@@ -143,12 +130,6 @@ def _differentiated(nodes: Iterable[NodeProto]) -> Iterator[str]:
                 raise UnsupportedError(f"{node_label(node)}: {what}")
             if "y" in stated:
                 yield stated["y"].s.decode(errors="replace")
-
-
-def _as_input(tensor: TensorProto) -> ValueInfoProto:
-    if dtype_of(tensor.data_type) is None:
-        raise UnsupportedError(f"state {tensor.name!r} is of a dtype that cannot be planned")
-    return helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
 
 
 def _initial(model: ModelProto, states: Iterable[str]) -> dict[str, np.ndarray | None]:

@@ -260,3 +260,39 @@ def _by_samples(builder: Builder, part: str) -> tuple[str, ...]:
             return ()
         a = turned.inputs[0]
     return () if builder.made_by(a, "Reshape") else (a, b)
+
+
+def gradients_for(
+    builder: Builder,
+    op: Op,
+    ops: Sequence[Op],
+    seeds: Mapping[str, str],
+    wanted: Sequence[str],
+    *,
+    rules: Mapping[str, GradientRule],
+    saved: Mapping[str, Mapping[str, str]],
+) -> tuple[str, ...]:
+    """The gradients that stand for the outputs of a gradient op of a file.
+
+    Args:
+        builder: see ``backward``, as the arguments below whose names are its.
+        op: which they stand for.
+        ops: see ``backward``.
+        seeds: see ``backward``.
+        wanted: the tensor of each output; "" where no gradient is asked for.
+        rules: see ``backward``.
+        saved: see ``backward``.
+
+    Returns:
+        A gradient for each of ``wanted``: zeros where none reaches it; "" where none is asked for.
+
+    Raises:
+        UnsupportedError: see ``backward``; names the op.
+    """
+    gradients: dict[str, str] = {}
+    names = [*dict.fromkeys(filter(None, wanted))]
+    try:
+        backward(builder, ops, seeds, names, rules=rules, saved=saved, ready=gradients.__setitem__)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{label(op)}: {error.what}: {'; '.join(error.facts)}") from None
+    return tuple(name and (gradients.get(name) or builder.zeros(builder.shape(name), name)) for name in wanted)

@@ -10,7 +10,7 @@ from drawn import random32 as random
 from microsoft_models import PREVIEW, model_of, ms, run
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.decompositions.registry import Purpose, decompositions
-from planner.training.doors.microsoft.rewriting import read_rewritten
+from planner.training.doors.rewriting import read_rewritten
 from planner.training.doors.training_info import read_training_info
 
 node = helper.make_node

@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 from microsoft_models import PREVIEW, model_of, ms, run
-from planner.training.doors.microsoft.rewriting import read_rewritten
+from planner.training.doors.rewriting import read_rewritten
 from planner.training.doors.training_info import read_training_info
 
 STEPS, BATCH, INPUT, HIDDEN = 3, 2, 4, 4

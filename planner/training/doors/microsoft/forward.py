@@ -10,7 +10,7 @@ from planner.graph.core.attributes import attributes_of, axis_of, integer, reduc
 from planner.graph.core.model import Op
 from planner.graph.decompositions.reading.fused import fused_matmul
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.training.doors.microsoft.rewriting import Rewriting
+from planner.training.doors.rewriting import Rewriting
 
 _REFUSED: Final = {
     "BitmaskDropoutGrad": "a mask of bits has no standard form",

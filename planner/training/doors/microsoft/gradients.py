@@ -12,7 +12,7 @@ import numpy as np
 from planner.graph.core.attributes import attributes_of, axis_of, number, refuse
 from planner.graph.core.model import Attribute, Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.training.doors.microsoft.rewriting import Rewriting
+from planner.training.doors.rewriting import Rewriting
 
 
 @stands_for(

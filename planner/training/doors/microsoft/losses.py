@@ -8,7 +8,7 @@ from planner.graph.core.attributes import refuse, text
 from planner.graph.core.model import Op
 from planner.graph.decompositions.gradient.labelled import labelled
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.training.doors.microsoft.rewriting import Rewriting
+from planner.training.doors.rewriting import Rewriting
 from planner.training.gradients.expand import expand_op
 
 

@@ -8,7 +8,7 @@ from planner.graph.core.attributes import attributes_of, axis_of, integer
 from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.batch_statistics import normalised_by_batch, per_channel
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.training.doors.microsoft.rewriting import Rewriting
+from planner.training.doors.rewriting import Rewriting
 
 
 @stands_for("com.microsoft.LayerNormalizationGrad", purpose=Purpose.ARTIFACTS)

@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from planner.errors import UnsupportedError
-from planner.graph.core.attributes import label, refuse
+from planner.graph.core.attributes import refuse
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.training import rules
-from planner.training.doors.microsoft.rewriting import Rewriting, Unrolled
-from planner.training.gradients.autodiff import backward
+from planner.training.doors.rewriting import Rewriting, Unrolled
+from planner.training.gradients.autodiff import gradients_for
 from planner.training.gradients.expand import expand_op
 
 _LENGTHS: Final = 4
@@ -57,10 +56,4 @@ def gradient(emit: Rewriting, op: Op) -> tuple[str, ...]:
     seeds = {y: dy for y, dy in zip(unrolled.outputs, op.inputs[at + 1 :], strict=False) if y and dy}
     operands = [name for position, name in enumerate(unrolled.operands) if position != _LENGTHS]
     targets = [name if output else "" for name, output in zip(operands, op.outputs, strict=False)]
-    wanted = [name for name in targets if name]
-    gradients: dict[str, str] = {}
-    try:
-        backward(emit, unrolled.ops, seeds, wanted, rules=rules.standard(), saved={}, ready=gradients.__setitem__)
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{label(op)}: {error.what}: {'; '.join(error.facts)}") from None
-    return tuple(name and (gradients.get(name) or emit.zeros(emit.shape(name), name)) for name in targets)
+    return gradients_for(emit, op, unrolled.ops, seeds, targets, rules=rules.standard(), saved={})

@@ -1,4 +1,4 @@
-"""The rewriting of an artifact while it is read: of onnxruntime-training's operators, and of those of older opsets."""
+"""The rewriting of a training step while it is read: of operators that no runtime has, and of those of older opsets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read_rewritten(model: ModelProto) -> Graph:
 
 
 class Rewriting(Builder):
-    """Emits what stands for ops of an artifact into the graph that is being read.
+    """Emits what stands for ops of a file into the graph that is being read.
 
     Args:
         graph: what is known of it so far, which its shapes, values and makers are.
@@ -75,7 +75,7 @@ class Rewriting(Builder):
 
     def __init__(self, graph: KnownGraph, names: Collection[str], outputs: Collection[str], opset: int) -> None:
         super().__init__(Graph("", {}, (), (), (), {}, opset=graph.opset))
-        self.graph, self.tensors, self.constants = graph, graph.tensors, graph.values
+        self.graph, self.tensors, self.constants, self.folded = graph, graph.tensors, graph.values, graph.folded
         self._tensor_names.update(names)
         self._outputs, self._written_at = outputs, opset
         self.unrolled: dict[str, Unrolled] = {}
@@ -91,7 +91,7 @@ class Rewriting(Builder):
         op = replace(op, inputs=tuple(map(self.graph.first_name, op.inputs)))
         first = len(self.ops)
         with self.scope(op.name):
-            if (rule := decomposition(Purpose.ARTIFACTS, op)) is not None:
+            if rule := decomposition(Purpose.ARTIFACTS, op) or decomposition(Purpose.UPDATE, op):
                 self._name_results(op, self._results(rule, op))
             elif (standard := upgraded(self, op, self._written_at)) is not op:
                 self._append(standard)
@@ -124,7 +124,6 @@ class Rewriting(Builder):
         """See ``Builder.constant``: it is known as one that the file computes."""
         name = super().constant(array, hint)
         self.graph.foldable.add(name)
-        self.graph.folded.add(name)
         return name
 
     def made_by(self, name: str, *op_types: str) -> Op | None:
