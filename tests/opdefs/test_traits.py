@@ -5,19 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner import opdefs
-from planner.features.ops.cases.case import bind_case, by_type
-from planner.features.ops.cases.examples import all_cases
-from planner.graph.core import traits
 from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
-from planner.tdl.bind import BoundOp
-from planner.tdl.expr import Access
 from structure import mentions, op_type_tables
 
 ROOT = Path(__file__).parents[2]
-PARAMETERS_BY_CHANNEL = {"BatchNormalization", "DequantizeLinear", "QuantizeLinear"}
-QUANTISED = {"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"}
 CAPPED = """
 from planner.tdl.builder import Sum, call, op
 
@@ -29,29 +22,6 @@ def capped(node, X, bound):
 def blended(node, A, B):
     return lambda i, j: Sum(lambda k: A[i, k] * B[j, k])
 """
-
-
-def described() -> dict[str, BoundOp]:
-    """An op of each of ONNX's own operators, with its description."""
-    descriptions = opdefs.standard()
-    first = {name: cases[0] for name, cases in by_type(all_cases()).items() if not cases[0].domain}
-    return {name: bind_case(case, descriptions)[0] for name, case in first.items()}
-
-
-def test_the_tables_say_what_the_descriptions_say() -> None:
-    ops = described()
-    element_wise = {name for name, op in ops.items() if op.analysis.is_elementwise and op.analysis.read_slots}
-    # A mask is laid over the elements by Dropout and Trilu, and Expand repeats them.
-    assert element_wise - {"Dropout", "Expand", "Trilu"} - PARAMETERS_BY_CHANNEL == traits.ELEMENT_WISE
-    assert traits.BROADCASTING < traits.ELEMENT_WISE
-    products = {name for name, op in ops.items() if op.analysis.product is not None}
-    squares = {"ReduceL2", "ReduceSumSquare"}
-    assert products - QUANTISED - squares == traits.PRODUCTS | traits.CONVOLUTIONS
-    moved = {name for name, op in ops.items() if isinstance(op.description.trace(op.node)[0].value, Access)}
-    by_data = {"ReverseSequence", "Trilu"}
-    resized = {"CenterCropPad", "Resize", "Upsample"}
-    assert moved - resized - {"Dropout"} == traits.MOVING - by_data
-    assert all(traits.carried(name, 1) for name in moved - resized - {"Dropout"})
 
 
 def test_rooms_keep_few_tables_of_their_own() -> None:

@@ -108,7 +108,7 @@ CONTROL_FLOW: Final = LOOPS | {"If"}
 """Operators that can be executed whole, graphs and all, where the shapes of their outputs are static."""
 
 
-_CARRIED: Final[Mapping[str, slice]] = MappingProxyType(
+CARRIED: Final[Mapping[str, slice]] = MappingProxyType(
     {
         **dict.fromkeys(MOVING | LOOKUPS | COPYING, slice(1)),
         **dict.fromkeys(SCATTERS | {"Pad"}, slice(0, 3, 2)),
@@ -116,6 +116,7 @@ _CARRIED: Final[Mapping[str, slice]] = MappingProxyType(
         "Where": slice(1, 3),
     }
 )
+"""Which operands' elements an operator's results are, unchanged but for their dtype."""
 
 
 def carried(op_type: str, operands: int) -> tuple[int, ...]:
@@ -125,4 +126,4 @@ def carried(op_type: str, operands: int) -> tuple[int, ...]:
         op_type: of ONNX's own domain.
         operands: how many the op has.
     """
-    return tuple(range(operands)[_CARRIED.get(op_type, slice(0))])
+    return tuple(range(operands)[CARRIED.get(op_type, slice(0))])

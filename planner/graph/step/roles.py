@@ -8,7 +8,7 @@ and says by what evidence; what neither tells is refused, with the candidates.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,7 +20,7 @@ from planner.graph.core.traits import CONVOLUTIONS, MATRIX_PRODUCTS, RECURRENT
 from planner.graph.step.gradient_products import GradientProducts, gradient_products
 from planner.graph.step.remains import FlatStep, Inferred, Remains, roots_of
 from planner.graph.step.state_warnings import lines_of
-from planner.graph.step.update_forms import Term, candidates, every_term
+from planner.graph.step.update_forms import Term, candidates, every_term, steps
 from planner.walk import walk
 
 _SUFFIXES: Final = tuple(f"{mark}{word}" for mark in "._/" for word in ("next", "new", "updated"))
@@ -115,7 +115,6 @@ def _is_scalar_result(graph: Graph, name: str) -> bool:
     return tensor.shape in ((), (1,)) and tensor.dtype.is_float
 
 
-_UPDATING: Final = frozenset({"Add", "Cast", "Clip", "Div", "Identity", "Mul", "Neg", "Sub", "Sum", "Where"})
 _WEIGHED: Final = CONVOLUTIONS | MATRIX_PRODUCTS | RECURRENT.keys()
 
 
@@ -139,13 +138,9 @@ def has_own_weights(graph: Graph) -> bool:
 
 def _is_by_rate(graph: Graph, output: str) -> bool:
     """Whether an output is a sum in which something is multiplied with a number: an update by its rate."""
-
-    def operands(name: str, *op_types: str) -> Iterable[str]:
-        op = graph.made_by(name, *op_types)
-        return () if op is None else filter(None, op.inputs)
-
-    terms = walk([output], lambda name: operands(name, *_UPDATING))
-    return any(graph.tensors[factor].elements == 1 for name in terms for factor in operands(name, "Mul", "Div"))
+    terms = walk([output], lambda name: (operand for operand, _ in steps(graph, name)))
+    scalings = [op for name in terms if (op := graph.made_by(name, "Mul", "Div")) is not None]
+    return any(graph.tensors[name].elements == 1 for op in scalings for name in op.inputs)
 
 
 class _Settling:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.graph.core.attributes import number
-from planner.graph.core.model import Graph, Op
+from planner.graph.core.model import Graph
 from planner.graph.core.traits import STATISTICS
 
 _LEAST: Final = 0.5
@@ -94,11 +94,10 @@ def every_term(graph: Graph, output: str, positions: Mapping[str, int], stops: C
     # The last op first: when a tensor comes, all its readers have, and its factor is settled.
     while pending:
         name = heapq.heappop(pending)[1]
-        op = graph.producer[name]
-        steps = [] if op.domain else _steps(graph, op, name)
-        if steps:
-            walked.add(op.name)
-        for operand, factor in steps:
+        operands = steps(graph, name)
+        if operands:
+            walked.add(graph.producer[name].name)
+        for operand, factor in operands:
             before = factors[name]
             reach(operand, None if before is None or factor is None else before * factor)
     inputs = set(graph.inputs)
@@ -115,8 +114,11 @@ def _stronger(first: float | None, second: float | None) -> float | None:
     return min(first, second, key=lambda factor: (abs(factor - 1.0), factor))
 
 
-def _steps(graph: Graph, op: Op, output: str) -> list[tuple[str, float | None]]:
-    """The operands through which a value passes an op to one of its outputs, each with the factor put to it."""
+def steps(graph: Graph, output: str) -> list[tuple[str, float | None]]:
+    """The operands through which a value passes the op of an update that makes an output, each with its factor."""
+    op = graph.made_by(output)
+    if op is None or op.domain:
+        return []
     operands = [name for name in op.inputs if name]
     slot = STATISTICS.get(op.op_type, {}).get(op.outputs.index(output))
     if slot is not None:
