@@ -21,9 +21,9 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Options of reading the file that was planned."""
+    """Options of reading the file that was planned, and of planning it."""
 
-    told: ClassVar = "dims? values? states_pairs?"
+    told: ClassVar = "dims? values? states_pairs? words?"
 
     dims: Mapping[str, int] = field(default_factory=dict)
     """Sizes of symbolic dims."""
@@ -31,6 +31,8 @@ class Reading:
     """The numbers that inputs became, by input."""
     states_pairs: bool = False
     """The user paired states with next states: the pairs are those of the folder."""
+    words: tuple[str, ...] = ()
+    """The options of the command that made the plan, as the user wrote them, less those that say where it goes."""
 
 
 USUAL: Final = Making(is_lean=False, limit_bytes=0, apart=())

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import click
 
 from planner.commands.options import COUNTS, LOSS_SCALE, NUMBERS, POSITIVE, SHARE, Assignment, by_name
-from planner.options import Option
+from planner.options import Option, flags_of
 from planner.records import Kind
 
 _DEAR = {"StepReport": Any, "AnyInputs": Path, "Rates": str}
@@ -40,13 +40,13 @@ def given(record: type, values: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: a name is given twice, with two values.
     """
     keywords: dict[str, Any] = {}
-    for field, says, kind in _described(record):
+    for field, _, kind in _described(record):
         value = values[field.name]
         if value is None or value is False or value == ():
             continue
         origin, inner = get_origin(kind), get_args(kind)
         if origin is Mapping:
-            named = by_name(value, _flags(field, says)[-1])
+            named = by_name(value, flags_of(field)[-1])
             keywords[field.name] = {name: int(size) for name, size in named.items()} if inner[1] is int else named
         elif origin is Sequence and get_origin(inner[0]) is tuple:
             keywords[field.name] = tuple(dict.fromkeys(value))
@@ -69,11 +69,6 @@ def _not_none(kind: Any) -> Any:
     return Union[tuple(member for member in get_args(kind) if member is not NoneType)]  # noqa: UP007 - of a tuple
 
 
-def _flags(field: dataclasses.Field[Any], says: Option) -> tuple[str, ...]:
-    name = field.name.replace("_", "-")
-    return says.flags or (f"--no-{name}" if field.default is True else f"--{name}",)
-
-
 def _click_option(
     field: dataclasses.Field[Any], says: Option, kind: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -88,7 +83,7 @@ def _click_option(
         common["is_flag"] = True
     elif says.is_repeated or get_origin(kind) is Mapping:
         common["multiple"] = True
-    return click.option(*_flags(field, says), field.name, **common, **_typed(says, kind))
+    return click.option(*flags_of(field), field.name, **common, **_typed(says, kind))
 
 
 def _typed(says: Option, kind: Any) -> dict[str, Any]:

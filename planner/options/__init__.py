@@ -9,7 +9,7 @@ Nothing heavy is imported here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, dataclass_transform
 
@@ -61,6 +61,34 @@ def argument(*, kw_only: bool, default: Any = dataclasses.MISSING) -> Any:
 def options(record: type[Record]) -> type[Record]:
     """Makes a class a dataclass of options, which are given by name."""
     return dataclasses.dataclass(frozen=True, kw_only=True)(record)
+
+
+def flags_of(field: dataclasses.Field[Any]) -> tuple[str, ...]:
+    """The flags of a field that is an option; the last one is the long one."""
+    name = field.name.replace("_", "-")
+    flags: tuple[str, ...] = field.metadata["option"].flags
+    return flags or (f"--no-{name}" if field.default is True else f"--{name}",)
+
+
+def words_of(record: Any, but: Collection[str] = ()) -> tuple[str, ...]:
+    """The command line's words for the options of a record that differ from their defaults.
+
+    Args:
+        record: the options.
+        but: names of fields that are left out.
+    """
+    words: list[str] = []
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if field.name in but or "option" not in field.metadata or value in (field.default, None):
+            continue
+        flag = flags_of(field)[-1]
+        items = value.items() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
+        for item in items:
+            text = "=".join(map(str, item)) if isinstance(item, tuple) else str(item)
+            unit = "B" * (field.metadata["option"].metavar == "BYTES" and isinstance(item, int))
+            words += [flag] if isinstance(item, bool) else [flag, text + unit]
+    return tuple(words)
 
 
 @options

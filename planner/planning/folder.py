@@ -13,6 +13,7 @@ from planner.artifacts.wholes import of_model
 from planner.counted import phase
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import topology_file
+from planner.options import words_of
 from planner.partition.build import plan_files, worker_files
 from planner.planning.limit.trial import Trial
 from planner.planning.session import Session
@@ -33,6 +34,10 @@ def files_beside(topology: str | None, profile: DeviceProfile | None) -> dict[st
     if profile is not None:
         files[PROFILE] = profile.to_text().encode()
     return files
+
+
+_WHERE = ("out", "force", "models")
+"""Options that say where a plan goes, and change nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class Destination:
             session.whole,
             session.data_folder,
             session.source_file,
-            reading=session.request.source.reading,
+            reading=replace(session.request.source.reading, words=words_of(session.request.options, _WHERE)),
             making=trial.making,
             has_models=self.has_models,
             force=self.force,

@@ -43,7 +43,6 @@ from planner.features.report.page.trace import trace as traced
 from planner.features.report.result import ReportResult
 from planner.graph.core.model import Graph
 from planner.graph.step.purposes import passes_in
-from planner.machine.routes import whole_name
 from planner.machine.topology_file import Machine
 from planner.partition.collectives import collectives, counted
 from planner.partition.occupancy import needed_bytes, occupancy, spans_held
@@ -118,7 +117,7 @@ def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are th
         _write(trace, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
     facts = None
     if output is not None or svg is not None:
-        facts = gathering.facts(times, measured, output is not None, _provenance(folder, output or svg, times.machine))
+        facts = gathering.facts(times, measured, output is not None, _provenance(folder, output or svg))
     if svg is not None and facts is not None:
         _write(svg, Picture(Strip.of(facts.graph, facts.plan, facts.columns, facts.axes)).alone() + "\n")
     size = 0
@@ -147,36 +146,13 @@ def _schedule_fields(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _provenance(folder: PlanFolder, file: Path | None, machine: Machine | None) -> Provenance:
+def _provenance(folder: PlanFolder, file: Path | None) -> Provenance:
     """The commands that make the plan and the page."""
     command = shlex.join(["tofu", "report", str(folder.path), "-o", str(file)])
     versions = f"tofu {planner.__version__} (onnx {onnx.__version__})"
-    return Provenance(date.today().isoformat(), versions, command, shlex.join(_plan_words(folder, machine)))
-
-
-def _plan_words(folder: PlanFolder, machine: Machine | None) -> Iterator[str]:
-    """``tofu plan`` with the model, the machine and the request that a plan records."""
-    plan, request = folder.plan, folder.plan.asked
-    model = plan.model if folder.source is None else os.path.normpath(folder.source.paths[0])
-    yield from ("tofu", "plan", model, "--gpus", str(plan.workers))
-    topology = None if plan.estimate is None else str(folder.topology or whole_name(plan.estimate.topology))
-    usual = set() if machine is None else {device.memory_bytes for device in machine.devices}
-    limit = f"{min(request.limit_bytes)}B" if usual.isdisjoint(request.limit_bytes) and request.limit_bytes else None
-    objective = "bytes" if topology is not None and not request.for_time and plan.strategy == "tofu" else None
-    options: list[tuple[str, str | None]] = [
-        ("--topology", topology),
-        ("--profile", None if folder.profile is None else str(folder.profile)),
-        ("--memory", limit),
-        ("--objective", objective),
-        ("--strategy", None if plan.strategy == "tofu" else plan.strategy),
-        ("--replicate", None if request.replicate == "all" else request.replicate),
-        ("--input-tiling", request.inputs),
-        *(("--pin", f"{name}={tiling}") for name, tiling in request.pins.items()),
-        *(("--forbid", f"{name}={placement}") for name, placement in request.forbidden),
-        *(("--dim", f"{name}={size}") for name, size in folder.reading.dims.items()),
-        *(("--value", f"{name}={value}") for name, value in folder.reading.values.items()),
-    ]
-    yield from (word for name, value in options if value is not None for word in (name, value))
+    model = folder.plan.model if folder.source is None else os.path.normpath(folder.source.paths[0])
+    words = folder.reading.words or ("--gpus", str(folder.plan.workers))  # an older folder records no words
+    return Provenance(date.today().isoformat(), versions, command, shlex.join(["tofu", "plan", model, *words]))
 
 
 def _write(target: Path, text: str) -> int:
