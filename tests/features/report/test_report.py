@@ -355,7 +355,8 @@ def test_layers_add_up_to_the_estimate_with_equal_ones_in_one_row(tmp_path: Path
 def test_a_plan_command_makes_the_plan_again(tmp_path: Path) -> None:
     write_model(build("mlp-2x24", batch=36), tmp_path / "m.onnx")
     words = f"tofu plan {tmp_path / 'm.onnx'} --gpus 2 --memory 1048576B"
-    words += " --rates link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s --pin 'w1=S(0)/2' --forbid 'x*=S(1)' --share none --recompute all --effort quick"
+    words += " --rates link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s --pin 'w1=S(0)/2'"
+    words += " --forbid 'x*=S(1)' --share none --recompute all --effort quick"
     words += f" --time 1h --opdefs {tmp_path / 'own.py'}"
     described = '@op("Twice", domain="my.own")\ndef twice(node, A):\n    return lambda i: call("twice", A[i])\n'
     (tmp_path / "own.py").write_text("from planner.tdl.builder import call, op\n\n" + described)
