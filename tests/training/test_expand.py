@@ -235,6 +235,19 @@ def test_by_body(nodes, shapes, opset, forward_model, reference, directions):
     )  # fmt: skip
 
 
+def test_no_op_that_makes_integers_alone_is_written_out(forward_model):
+    """GreaterOrEqual has a function body, and ArgMax a body in parts; no gradient comes through either."""
+    nodes = [
+        node("GreaterOrEqual", ["x", "w"], ["flags"]),
+        node("Where", ["flags", "x", "w"], ["y"]),
+        node("ArgMax", ["w"], ["place"], axis=1),
+        node("Cast", ["place"], ["number"], to=onnx.TensorProto.DOUBLE),
+        node("Mul", ["y", "number"], ["z"]),
+    ]
+    graph = forward_model(nodes, {"w": random((2, 64))}, {"x": random((2, 64), 2)}).graph()
+    assert expanded(graph, ("w",), rules.standard()) is graph
+
+
 @examples(40)
 @given(
     op_type=st.sampled_from(["SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"]),

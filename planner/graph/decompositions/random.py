@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from planner.graph.core.attributes import number
 from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.rewriting.random_numbers import Draw
@@ -15,13 +16,13 @@ from planner.graph.rewriting.random_numbers import Draw
 def random_normal(draw: Draw, op: Op) -> tuple[str, ...]:
     """A standard normal number times scale, plus mean; RandomNormalLike takes shape and dtype of its input."""
     shape = draw.emitter.shape(op.outputs[0])
-    return (draw.affine(draw.normal(shape), draw.attribute("scale", 1.0), draw.attribute("mean", 0.0)),)
+    return (draw.affine(draw.normal(shape), number(op, "scale", 1.0), number(op, "mean", 0.0)),)
 
 
 @stands_for("RandomUniform", "RandomUniformLike", purpose=Purpose.RANDOM)
 def random_uniform(draw: Draw, op: Op) -> tuple[str, ...]:
     """Evenly between low and high; RandomUniformLike takes shape and dtype of its input."""
-    low, high = draw.attribute("low", 0.0), draw.attribute("high", 1.0)
+    low, high = number(op, "low", 0.0), number(op, "high", 1.0)
     return (draw.affine(draw.uniform(draw.emitter.shape(op.outputs[0])), high - low, low),)
 
 

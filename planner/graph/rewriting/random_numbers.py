@@ -27,6 +27,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.core import attributes
 from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import DType, Op
 
@@ -153,12 +154,6 @@ class Draw:
     op: Op
     clock: Clock
 
-    def attribute(self, name: str, default: float) -> float:
-        """A number that the op states."""
-        value = self.op.attribute(name, default)
-        assert isinstance(value, int | float), f"{name} is a number"
-        return float(value)
-
     def bits(self, shape: Sequence[int], stream: int = 0) -> str:
         """32 random bits for each element of a shape.
 
@@ -167,10 +162,10 @@ class Draw:
             stream: numbers of other streams of the same op are independent.
         """
         part = f"bits{stream}."
-        words = _words(self.attribute("seed", DEFAULT_SEED), self.op.name, stream)
-        number = Numbers(self.emitter, part)
+        words = _words(attributes.number(self.op, "seed", DEFAULT_SEED), self.op.name, stream)
+        arithmetic = Numbers(self.emitter, part)
         first, *moved = (
-            self.emitter.each("Add", f"{part}key{position}", move, number.word(word, f"key{position}"))
+            self.emitter.each("Add", f"{part}key{position}", move, arithmetic.word(word, f"key{position}"))
             for position, (move, word) in enumerate(zip(self.clock.moves, words, strict=False))
         )
         inner, _, outer = inner_and_outer(shape)
@@ -180,10 +175,10 @@ class Draw:
             index = add("Add", f"{part}start", self._index(shape, range(inner, len(shape)), f"{part}index"), first)
         if outer > 1:
             row = add("Add", f"{part}row.start", self._index(shape, range(inner), f"{part}row"), moved[0])
-            fixed = [number.word(word, f"row{position}") for position, word in enumerate(words[1:], start=1)]
-            hashed = number.mixed(row, fixed, "row")
-            moved[0] = number.plus(number.times(hashed, 2, "row.even"), words[1], "row.odd")
-        return number.mixed(index, [*moved, number.word(words[3], "key3")], "mix")
+            fixed = [arithmetic.word(word, f"row{position}") for position, word in enumerate(words[1:], start=1)]
+            hashed = arithmetic.mixed(row, fixed, "row")
+            moved[0] = arithmetic.plus(arithmetic.times(hashed, 2, "row.even"), words[1], "row.odd")
+        return arithmetic.mixed(index, [*moved, arithmetic.word(words[3], "key3")], "mix")
 
     def _index(self, shape: Sequence[int], dims: Sequence[int], part: str) -> str:
         """The row-major index over some dims, of the shape's rank.

@@ -15,6 +15,7 @@ from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import ELEM_TYPES, DType, Op
 from planner.graph.decompositions.parts.weighted_sums import (
     Placed,
+    body_output,
     by_head,
     in_groups,
     placed,
@@ -79,7 +80,9 @@ def attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     y = weighted_sum(emitter, scores, place.v, may_see_none=may_see_none, wide=_precision(emitter, op, q))
     y = place.all_queries(emitter, y, queries)
     output = y if emitter.rank(op.inputs[0]) == 4 else side_by_side(emitter, y)
-    return (output, *(_output(emitter, name, part) for name, part in ((k, "k"), (v, "v"))))[: max(len(op.outputs), 1)]
+    return (output, *(body_output(emitter, name, f"{part}.out") for name, part in ((k, "k"), (v, "v"))))[
+        : max(len(op.outputs), 1)
+    ]
 
 
 def _counts(emitter: Emitter, op: Op) -> tuple[int, int]:
@@ -91,13 +94,6 @@ def _counts(emitter: Emitter, op: Op) -> tuple[int, int]:
 
 def _after(emitter: Emitter, past: str, kv: str, part: str) -> str:
     return emitter.concat((past, kv), 2, f"{part}.all")
-
-
-def _output(emitter: Emitter, name: str, part: str) -> str:
-    """Keys or values as an output, which an op of the body makes."""
-    if name in emitter.tensors:
-        return name
-    return emitter.one("Identity", (name,), emitter.shape(name), emitter.dtype(name), hint=f"{part}.out")
 
 
 def _precision(emitter: Emitter, op: Op, q: str) -> DType | None:

@@ -38,14 +38,10 @@ def in_blocks(emitter: Emitter, x: str, dim: int, fill: float) -> Blocks:
         dim: to be divided.
         fill: what stands behind the last element, where the size is no multiple of their count.
     """
-    shape, dtype, count = emitter.shape(x), emitter.dtype(x), emitter.workers
+    shape, count = emitter.shape(x), emitter.workers
     places = -(-shape[dim] // count)
-    missing = count * places - shape[dim]
-    if missing:
-        widths = [0] * (2 * len(shape))
-        widths[len(shape) + dim] = missing
-        operands = (x, emitter.ints(widths, "filled.pads"), emitter.scalar(fill, dtype, "fill"))
-        x = emitter.one("Pad", operands, (*shape[:dim], count * places, *shape[dim + 1 :]), dtype, hint="filled")
+    behind = [count * places - size if axis == dim else 0 for axis, size in enumerate(shape)]
+    x = emitter.pad(x, [0] * len(shape), behind, fill)
     return Blocks(emitter.reshape(x, (*shape[:dim], count, places, *shape[dim + 1 :]), "blocks"), dim, places)
 
 
@@ -59,10 +55,7 @@ def joined(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
     """The inverse of ``in_blocks``: what was filled in, behind so many elements, is left out."""
     full = merged(emitter, x, dim, f"{part}.wide")
     wide = emitter.shape(full)
-    if wide[dim] == size:
-        return full
-    limits = [emitter.ints([value], f"{part}.{name}") for value, name in ((0, "start"), (size, "end"), (dim, "dim"))]
-    return emitter.one("Slice", (full, *limits), (*wide[:dim], size, *wide[dim + 1 :]), emitter.dtype(x), hint=part)
+    return emitter.slice(full, [0] * len(wide), (*wide[:dim], size, *wide[dim + 1 :]))
 
 
 def between_neighbours(emitter: Emitter, blocks: Blocks, before: int, after: int) -> str:

@@ -16,6 +16,7 @@ from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.parts.weighted_sums import (
     Placed,
+    body_output,
     by_head,
     in_groups,
     placed,
@@ -135,12 +136,10 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     sink = _sink(emitter, op, scores, groups)
     y = weighted_sum(emitter, scores, place.v, sink=sink, may_see_none=may_see_none)
     y = place.all_queries(emitter, y, step.count)
-    caches = (
-        name if name in emitter.tensors
-        else emitter.one("Identity", (name,), emitter.shape(name), emitter.dtype(name), hint=f"{part}.out")
-        for name, part in ((k, "k"), (v, "v"))
-    )  # fmt: skip
-    return (side_by_side(emitter, y), *caches)
+    return (
+        side_by_side(emitter, y),
+        *(body_output(emitter, name, f"{part}.out") for name, part in ((k, "k"), (v, "v"))),
+    )
 
 
 def _step(emitter: Emitter, op: Op) -> _Step | None:
@@ -284,8 +283,7 @@ def _stated_positions(emitter: Emitter, stated: str, step: _Step) -> str:
     """Positions as they are stated, [batch, positions]; of a prompt those of all samples count from the first one."""
     if step.starts and not step.is_prompt:
         return stated
-    limits = [emitter.ints(bounds, f"positions.{at}") for bounds, at in (((0, 0), "from"), ((1, 1), "to"))]
-    first = emitter.one("Slice", (stated, *limits), (1, 1), emitter.dtype(stated), hint="positions.first")
+    first = emitter.slice(stated, (0, 0), (1, 1))
     numbers = emitter.constant(np.arange(step.count, dtype=emitter.dtype(stated).array_dtype), "positions.numbers")
     counted = emitter.each("Add", "positions.counted", first, numbers)
     if not step.starts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.graph.core.attributes import integer, number
+from planner.graph.core.attributes import integer, integers, number
 from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.batch_statistics import normalised_by_batch
@@ -124,9 +124,7 @@ def group_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
 def mean_variance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """(x - mean) / (deviation + 1e-9) over axes."""
     x = op.inputs[0]
-    stated = op.attribute("axes", (0, 2, 3))
-    assert isinstance(stated, tuple), "axes is a list"
-    axes = sorted({int(axis) % emitter.rank(x) for axis in stated})
+    axes = sorted({axis % emitter.rank(x) for axis in integers(op, "axes", (0, 2, 3))})
     _, centred, variance = _centred(emitter, x, axes)
     deviation = emitter.each("Sqrt", "deviation", variance)
     safe = emitter.each("Add", "safe", deviation, emitter.scalar(1e-9, emitter.dtype(x), "epsilon"))

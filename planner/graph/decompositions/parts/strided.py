@@ -6,6 +6,7 @@ the boxes of what workers read hold all of it; so the rest would move with it.
 
 from __future__ import annotations
 
+from planner.graph.core.attributes import integers
 from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import Attribute, Op
 from planner.graph.decompositions.registry import Purpose, stands_for
@@ -19,17 +20,14 @@ def conv(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     still, rows are left out too, but no Slice picks several elements of each step: there the convolution stays.
     """
     rank = emitter.rank(op.inputs[0]) - 2
-    kernel = op.attribute("kernel_shape") or emitter.shape(op.inputs[1])[2:]
-    strides, pads = op.attribute("strides") or (1,) * rank, op.attribute("pads") or (0,) * (2 * rank)
-    assert isinstance(kernel, tuple), "kernel_shape is a list"
-    assert isinstance(strides, tuple), "strides is a list"
-    assert isinstance(pads, tuple), "pads is a list"
-    picked = [dim for dim in range(rank) if kernel[dim] == 1 and int(strides[dim]) > 1]
+    kernel = integers(op, "kernel_shape", emitter.shape(op.inputs[1])[2:])
+    strides, pads = integers(op, "strides", (1,) * rank), integers(op, "pads", (0,) * (2 * rank))
+    picked = [dim for dim in range(rank) if kernel[dim] == 1 and strides[dim] > 1]
     if not picked or any(pads[dim] or pads[dim + rank] for dim in picked):
         return None
-    read = emitter.every(op.inputs[0], {dim + 2: int(strides[dim]) for dim in picked})
+    read = emitter.every(op.inputs[0], {dim + 2: strides[dim] for dim in picked})
     stated: dict[str, Attribute] = dict(op.attributes)
-    stated["strides"] = tuple(1 if dim in picked else int(strides[dim]) for dim in range(rank))
+    stated["strides"] = tuple(1 if dim in picked else strides[dim] for dim in range(rank))
     y = op.outputs[0]
     inputs = (read, *op.inputs[1:])
     return (emitter.one("Conv", inputs, emitter.shape(y), emitter.dtype(y), hint="conv", attributes=stated),)

@@ -95,6 +95,11 @@ def side_by_side(emitter: Emitter, y: str) -> str:
     return emitter.reshape(emitter.transpose(y, (0, 2, 1, 3), "y.turned"), (batch, positions, heads * size), "y.merged")
 
 
+def body_output(emitter: Emitter, x: str, part: str) -> str:
+    """A tensor that an op of the body makes, as an output must be: a copy of one that the body only reads."""
+    return x if x in emitter.tensors else emitter.unary("Identity", x, part)
+
+
 def in_groups(emitter: Emitter, x: str, keys: int, part: str) -> str:
     """A tensor that is broadcast to [batch, heads, queries, ...], its heads in groups that share keys.
 
@@ -133,7 +138,7 @@ def scores_of(emitter: Emitter, q: str, k: str, scale: float, cap: float = 0.0) 
     if heads != kv_heads:
         scaled = in_groups(emitter, scaled, kv_heads, "q.groups")
         turned = emitter.reshape(turned, (*batch, kv_heads, 1, size, keys), "k.groups")
-    scores = emitter.one("MatMul", (scaled, turned), (*emitter.shape(scaled)[:-1], keys), dtype, hint="scores")
+    scores = emitter.matmul(scaled, turned, "scores")
     if cap:
         parts = emitter.each("Mul", "cap.parts", scores, emitter.scalar(1 / cap, dtype, "cap.inverse"))
         bent = emitter.each("Tanh", "tanh", parts)
@@ -192,7 +197,7 @@ def weighted_sum(
     if before:
         raised = emitter.cast(emitter.each("Div", "softmax", raised, total), dtype, "weights")
     shape: Shape = (*emitter.shape(scores)[:-1], size)
-    y = emitter.one("MatMul", (raised, v), shape, dtype, hint="weighted")
+    y = emitter.matmul(raised, v, "weighted")
     if not before:
         y = emitter.each("Div", "y", y, total)
     heads = math.prod(shape[len(batch) : -2])
