@@ -58,7 +58,7 @@ def gelu_of(writer: Emitter, x: str, *, is_fast: bool) -> str:
     else:
         curve = writer.unary("Erf", writer.div(x, writer.scalar(math.sqrt(2), x, "root"), "scaled"), "erf")
     above = writer.add(curve, writer.scalar(1.0, x, "one"), "above")
-    return writer.scale(writer.mul(x, above, "twice"), 0.5, "gelu")
+    return writer.mul(writer.scale(x, 0.5, "half"), above, "gelu")
 
 
 @stands_for("com.microsoft.QuickGelu", purpose=Purpose.READING)
