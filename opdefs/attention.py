@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.errors import DescriptionError
 from planner.graph.core.model import Attribute, DType
 from planner.opdefs.parts import EVERYTHING, filled, int64, output_region
 from planner.opdefs.weighted import weighted_sum
@@ -22,6 +23,32 @@ def _heads(node: NodeView) -> tuple[int, int]:
     if node.rank(0) == 3:
         return node.attribute("q_num_heads"), node.attribute("kv_num_heads")
     return node.size(0, 1), node.size(1, 1)
+
+
+def head_size(width: int, heads: int) -> int:
+    """Elements of a head, of several side by side.
+
+    Raises:
+        DescriptionError: the heads are not of one size.
+    """
+    if width % heads:
+        raise DescriptionError(f"{heads} heads do not divide {width} elements")
+    return width // heads
+
+
+def head(node: NodeView, tensor: TensorArg, b: Ix, number: Ix, s: Ix | slice, heads: int) -> Val:
+    """All elements of one head, side by side with others or in a dim of its own."""
+    if tensor.rank == 4:
+        return tensor[b, number, s, :]
+    size = head_size(node.size(tensor.slot, 2), heads)
+    return Sum(over((f"r{tensor.slot}",), lambda r: tensor[b, s, number * size + r]), extents=(size,))
+
+
+def element(node: NodeView, tensor: TensorArg, b: Ix, number: Ix, s: Ix, d: Ix, heads: int) -> Val:
+    """Element d of one head."""
+    if tensor.rank == 4:
+        return tensor[b, number, s, d]
+    return tensor[b, s, number * head_size(node.size(tensor.slot, 2), heads) + d]
 
 
 def attention_local(node: NodeView, part: Part) -> LocalOp:
@@ -113,20 +140,14 @@ def attention(
     placed = windowed or (bool(node.attribute("is_causal", 0)) and (lengths is not None or scores_wanted))
     has_more_outputs = any(shape is not None for shape in node.output_shapes[1:])
 
-    def head(tensor: TensorArg, b: Ix, number: Ix, s: Ix | slice, heads: int) -> Val:
-        if tensor.rank == 4:
-            return tensor[b, number, s, :]
-        size = node.size(tensor.slot, 2) // heads
-        return Sum(over((f"r{tensor.slot}",), lambda r: tensor[b, s, number * size + r]), extents=(size,))
-
     def values(b: Ix, h: Ix, e: Ix | slice) -> list[Val]:
         group = h // together
-        rows = [V[b, group, :, e] if V.rank == 4 else head(V, b, group, EVERYTHING, keys)]
+        rows = [V[b, group, :, e] if V.rank == 4 else head(node, V, b, group, EVERYTHING, keys)]
         return rows if past_value is None else [*rows, past_value[b, group, :, e]]
 
     def scored(b: Ix, h: Ix, s: Ix) -> list[Val]:
         group = h // together
-        rows = [head(Q, b, h, EVERYTHING if placed else s, queries), head(K, b, group, EVERYTHING, keys)]
+        rows = [head(node, Q, b, h, EVERYTHING if placed else s, queries), head(node, K, b, group, EVERYTHING, keys)]
         rows += [] if past_key is None else [past_key[b, group, :, :]]
         if mask is not None:
             wanted: Sequence[Ix | slice] = (b, h, EVERYTHING if placed else s, EVERYTHING)
@@ -135,20 +156,17 @@ def attention(
             rows.append(mask[(*leading, EVERYTHING)])
         return rows if lengths is None else [*rows, lengths[b]]
 
-    def element(tensor: TensorArg, b: Ix, number: Ix, s: Ix, d: Ix, heads: int) -> Val:
-        if tensor.rank == 4:
-            return tensor[b, number, s, d]
-        return tensor[b, s, number * (node.size(tensor.slot, 2) // heads) + d]
-
     def weighted(b: Ix, h: Ix, s: Ix, e: Ix) -> Val:
         """What an element of the output takes; e is its number in the head."""
         group = h // together
 
         def of(key: Callable[[Ix, Ix], Val], value: Callable[[Ix], Val]) -> Val:
             size = None if Q.rank == 4 else node.size(0, 2) // queries
-            return weighted_sum(lambda d: element(Q, b, h, s, d, queries), key, value, size)
+            return weighted_sum(lambda d: element(node, Q, b, h, s, d, queries), key, value, size)
 
-        total = of(lambda t, d: element(K, b, group, t, d, keys), lambda t: element(V, b, group, t, e, keys))
+        total = of(
+            lambda t, d: element(node, K, b, group, t, d, keys), lambda t: element(node, V, b, group, t, e, keys)
+        )
         if past_key is None or past_value is None:
             return total
         return total + of(lambda t, d: past_key[b, group, t, d], lambda t: past_value[b, group, t, e])
@@ -165,7 +183,7 @@ def attention(
 
     def cache(present: TensorArg, past: TensorArg | None) -> Callable[..., Val | float]:
         def body(b: Ix, h: Ix, t: Ix, d: Ix) -> Val:
-            rows = [present[b, h, :, d] if present.rank == 4 else head(present, b, h, EVERYTHING, keys)]
+            rows = [present[b, h, :, d] if present.rank == 4 else head(node, present, b, h, EVERYTHING, keys)]
             rows += [] if past is None else [past[b, h, :, d]]
             whole_size = present is K or flat
             return Opaque("cache")(*rows)[(*([] if shared else [h]), t, *([d] if whole_size else []))]
@@ -221,12 +239,29 @@ def rotary_embedding(
             return [tensor[b, s, :] for tensor in (cosine, sine)]
         return [cosine[:, :], sine[:, :], positions[b, s]]
 
+    return rotated(X, angles, None if X.rank == 4 else _rotary_size(node))
+
+
+def rotated(
+    X: TensorArg, angles: Callable[[Ix, Ix], list[Val]], size: int | None, *, is_counted: bool = False
+) -> Callable[..., Val]:
+    """Pairs of each head's elements turned by angles.
+
+    Args:
+        X: by head, or of heads side by side.
+        angles: what a position's angles are of.
+        size: of a head, where they lie side by side.
+        is_counted: positions stay together.
+    """
+
     def turned(b: Ix, h: Ix, s: Ix, d: Ix) -> Val:
-        return Opaque("RotaryEmbedding")(X[b, h, s, :], *angles(b, s))[d]
+        row = X[b, h, EVERYTHING if is_counted else s, :]
+        return Opaque("RotaryEmbedding")(row, *angles(b, s))[(s, d) if is_counted else (d,)]
 
     def turned_flat(b: Ix, s: Ix, c: Ix) -> Val:
-        size = _rotary_size(node)
-        head = Sum(lambda r: X[b, s, (c // size) * size + r], extents=(size,))
-        return Opaque("RotaryEmbedding")(head, *angles(b, s))[()]
+        assert size is not None, "heads lie side by side"
+        every = EVERYTHING if is_counted else s
+        row = Sum(lambda r: X[b, every, (c // size) * size + r], extents=(size,))
+        return Opaque("RotaryEmbedding")(row, *angles(b, s))[(s,) if is_counted else ()]
 
     return turned if X.rank == 4 else turned_flat

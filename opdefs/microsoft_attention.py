@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.core.model import Implied
-from planner.opdefs.attention import rotary_local
+from planner.opdefs.attention import element, head, head_size, rotary_local, rotated
 from planner.opdefs.microsoft import DOMAIN, like_first
 from planner.opdefs.parts import EVERYTHING, output_region
 from planner.opdefs.weighted import weighted_sum
@@ -28,32 +28,6 @@ def heads_of(node: NodeView, name: str = "num_heads") -> int:
     if not isinstance(heads, int) or heads < 1:
         raise DescriptionError(f"attribute {name} is {heads}, and says of no heads")
     return heads
-
-
-def head_size(width: int, heads: int) -> int:
-    """Elements of a head, of several side by side.
-
-    Raises:
-        DescriptionError: the heads are not of one size.
-    """
-    if width % heads:
-        raise DescriptionError(f"{heads} heads do not divide {width} elements")
-    return width // heads
-
-
-def head(node: NodeView, tensor: TensorArg, b: Ix, number: Ix, s: Ix | slice, heads: int) -> Val:
-    """All elements of one head, side by side with others or in a dim of its own."""
-    if tensor.rank == 4:
-        return tensor[b, number, s, :]
-    size = head_size(node.size(tensor.slot, 2), heads)
-    return Sum(over((f"r{tensor.slot}",), lambda r: tensor[b, s, number * size + r]), extents=(size,))
-
-
-def element(node: NodeView, tensor: TensorArg, b: Ix, number: Ix, s: Ix, d: Ix, heads: int) -> Val:
-    """Element d of one head."""
-    if tensor.rank == 4:
-        return tensor[b, number, s, d]
-    return tensor[b, s, number * head_size(node.size(tensor.slot, 2), heads) + d]
 
 
 def _attention_results(node: NodeView) -> Sequence[Implied | None]:
@@ -163,17 +137,7 @@ def rotary_embedding(node: NodeView, X: TensorArg, positions: TensorArg, cosine:
     def angles(b: Ix, s: Ix) -> list[Val]:
         return [cosine[:, :], sine[:, :], positions[0] if counted else positions[b, s]]
 
-    def turned(b: Ix, h: Ix, s: Ix, d: Ix) -> Val:
-        row = X[b, h, EVERYTHING if counted else s, :]
-        return Opaque("RotaryEmbedding")(row, *angles(b, s))[(s, d) if counted else (d,)]
-
-    def turned_flat(b: Ix, s: Ix, c: Ix) -> Val:
-        size = _rotary_size(node)
-        every = EVERYTHING if counted else s
-        row = Sum(lambda r: X[b, every, (c // size) * size + r], extents=(size,))
-        return Opaque("RotaryEmbedding")(row, *angles(b, s))[(s,) if counted else ()]
-
-    return turned if X.rank == 4 else turned_flat
+    return rotated(X, angles, None if X.rank == 4 else _rotary_size(node), is_counted=counted)
 
 
 def _grouped(node: NodeView) -> tuple[int, int, int]:

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from planner.graph.core.emitter import Emitter
+
+
+def angles(emitter: Emitter, tables: Sequence[str], positions: str, head_dim: int) -> tuple[str, str]:
+    """Cosine and sine of the angles at positions, [batch, positions, pairs] with a dim of one head put in.
+
+    Args:
+        emitter: writes the ops.
+        tables: of cosines and of sines, [positions, pairs].
+        positions: [batch, positions].
+        head_dim: the dim of heads.
+    """
+    columns = []
+    for table, part in zip(tables, ("cosine", "sine"), strict=True):
+        shape = (*emitter.shape(positions), emitter.shape(table)[1])
+        row = emitter.one("Gather", (table, positions), shape, emitter.dtype(table), hint=f"{part}.rows")
+        columns.append(emitter.reshape(row, (*shape[:head_dim], 1, *shape[head_dim:]), part))
+    return columns[0], columns[1]
 
 
 def rotated(emitter: Emitter, x: str, cosine: str, sine: str, part: str, *, interleaved: bool) -> str:

@@ -6,7 +6,7 @@ from planner.graph.core.attributes import integer, refuse
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.decompositions.rotary import rotated
+from planner.graph.decompositions.rotary import angles, rotated
 
 
 @stands_for("RotaryEmbedding", purpose=Purpose.GRADIENT)
@@ -30,8 +30,10 @@ def rotary_embedding(emit: Builder, op: Op) -> tuple[str, ...]:
         head_dim = 1
     rotated_size = integer(op, "rotary_embedding_dim", 0) or emit.shape(x)[-1]
     if positions and positions[0]:
-        cos, sin = (_looked_up(emit, cache, positions[0]) for cache in (cos, sin))
-    cos, sin = (_first(emit, emit.unsqueeze(cache, [head_dim]), rotated_size // 2) for cache in (cos, sin))
+        cos, sin = angles(emit, (cos, sin), positions[0], head_dim)
+    else:
+        cos, sin = (emit.unsqueeze(cache, [head_dim]) for cache in (cos, sin))
+    cos, sin = (_first(emit, cache, rotated_size // 2) for cache in (cos, sin))
     y = rotated(emit, x, cos, sin, "rotary", interleaved=bool(integer(op, "interleaved", 0)))
     return (emit.reshape(y, shape),)
 
@@ -40,8 +42,3 @@ def _first(emit: Builder, x: str, count: int) -> str:
     """The first elements of the last dim."""
     *lead, _ = emit.shape(x)
     return emit.slice(x, [0] * (len(lead) + 1), [*lead, count])
-
-
-def _looked_up(emit: Builder, cache: str, positions: str) -> str:
-    shape = (*emit.shape(positions), emit.shape(cache)[1])
-    return emit.one("Gather", [cache, positions], shape, emit.dtype(cache), attributes={"axis": 0})

@@ -26,7 +26,7 @@ from planner.graph.decompositions.parts.weighted_sums import (
     where_seen,
 )
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.decompositions.rotary import rotated
+from planner.graph.decompositions.rotary import angles, rotated
 
 _FILTER = -10000.0
 """What is added to the scores of keys that a mask leaves out, unless the op says otherwise."""
@@ -269,14 +269,7 @@ def _angles(emitter: Emitter, op: Op, step: _Step) -> tuple[str, str]:
     where = emitter.reshape(where, (emitter.shape(where)[0], step.count), "positions.flat")
     if op.has_input(9):
         where = _stated_positions(emitter, op.inputs[9], step)
-    samples = emitter.shape(where)[0]
-    angles = []
-    for slot, part in ((7, "cosine"), (8, "sine")):
-        table = op.inputs[slot]
-        shape = (samples, step.count, emitter.shape(table)[1])
-        row = emitter.one("Gather", (table, where), shape, emitter.dtype(table), hint=f"{part}.rows")
-        angles.append(emitter.reshape(row, (samples, 1, *shape[1:]), part))
-    return angles[0], angles[1]
+    return angles(emitter, op.inputs[7:9], where, 1)
 
 
 def _stated_positions(emitter: Emitter, stated: str, step: _Step) -> str:

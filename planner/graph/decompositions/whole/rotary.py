@@ -8,7 +8,7 @@ from planner.graph.core.attributes import integer
 from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.decompositions.rotary import rotated
+from planner.graph.decompositions.rotary import angles, rotated
 
 
 @stands_for("com.microsoft.RotaryEmbedding", purpose=Purpose.WHOLE)
@@ -26,13 +26,6 @@ def rotary_embedding(writer: Emitter, op: Op) -> tuple[str, ...]:
     if len(shape) == 3:
         heads = integer(op, "num_heads", 0) or shape[2] // (2 * pairs)
         x, head_dim = writer.reshape(x, (*shape[:2], heads, shape[2] // heads), "heads"), 2
-    places = writer.shape(positions)
-    angles = []
-    for table, part in zip(tables, ("cosine", "sine"), strict=True):
-        row = writer.one("Gather", (table, positions), (*places, pairs), writer.dtype(table), hint=f"{part}.rows")
-        column = (*places, pairs)
-        angles.append(writer.reshape(row, (*column[:head_dim], 1, *column[head_dim:]), part))
+    cosine, sine = angles(writer, tables, positions, head_dim)
     interleaved = bool(integer(op, "interleaved", 0))
-    return (
-        writer.reshape(rotated(writer, x, angles[0], angles[1], "rotary", interleaved=interleaved), shape, "rotated"),
-    )
+    return (writer.reshape(rotated(writer, x, cosine, sine, "rotary", interleaved=interleaved), shape, "rotated"),)
