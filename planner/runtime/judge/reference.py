@@ -44,7 +44,8 @@ _STEPPED: Final = named("Ceil Floor Hardmax Mod Round Shrink Sign ThresholdedRel
 _REFERENCE_DOMAINS: Final = frozenset({"", "ai.onnx.ml"})
 """Those that ONNX's reference evaluator has."""
 BY_BODY: Final = named(
-    "LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization SimplifiedLayerNormalization"
+    "BatchNormalization LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization "
+    "SimplifiedLayerNormalization"
 )
 """Operators of ONNX that are computed by their body, op by op: its evaluator lacks them, is slow, or is wrong."""
 

@@ -31,22 +31,6 @@ def _gelu(op: Op, x: np.ndarray) -> np.ndarray:
     return np.asarray(0.5 * x * (1 + _erf_of(x / np.sqrt(2.0))))
 
 
-def _batch_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, scale, bias, mean, variance = (operand(inputs, position) for position in range(5))
-    axes = (0, *range(2, x.ndim))
-    next_mean, next_variance = mean, variance
-    if integer(op, "training_mode", 0):
-        momentum = number(op, "momentum", 0.9)
-        batch_mean, batch_variance = x.mean(axis=axes), x.var(axis=axes)
-        next_mean = mean * momentum + batch_mean * (1 - momentum)
-        next_variance = variance * momentum + batch_variance * (1 - momentum)
-        mean, variance = batch_mean, batch_variance
-    shape = (-1, *(1,) * (x.ndim - 2))
-    inverse = 1 / np.sqrt(variance + number(op, "epsilon", 1e-5))
-    y = (x - mean.reshape(shape)) * (inverse * scale).reshape(shape) + bias.reshape(shape)
-    return (y, next_mean, next_variance)
-
-
 def _gemm(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     a, b, c = operand(inputs, 0), operand(inputs, 1), maybe(inputs, 2)
     a = a.T if integer(op, "transA", 0) else a
@@ -155,7 +139,6 @@ def _conv_transpose(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 KERNELS: Final[Mapping[str, Kernel]] = {
     "AveragePool": lambda op, inputs: (windows.average_pool(op, operand(inputs, 0)),),
-    "BatchNormalization": _batch_normalization,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Erf": lambda op, inputs: (_erf_of(operand(inputs, 0)),),
