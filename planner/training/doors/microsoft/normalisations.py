@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from planner.graph.core.attributes import attributes_of, axis_of, integer
-from planner.graph.core.model import DType, Op
+from planner.graph.core.attributes import attributes_of, axis_of
+from planner.graph.core.model import Op
 from planner.graph.decompositions.batch_statistics import normalised_by_batch, per_channel
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.training.doors.rewriting import Rewriting
@@ -18,18 +18,6 @@ def layer_normalization(emit: Rewriting, op: Op) -> tuple[str, ...]:
     bias = emit.declare(f"{op.name}.bias", emit.shape(scale), emit.dtype(scale))
     attributes, saved = attributes_of(op, "axis"), {"mean": mean, "inverse": inverse}
     return emit.gradients(op, "LayerNormalization", (x, scale, bias), dy, attributes=attributes, saved=saved)
-
-
-@stands_for("com.microsoft.LayerNormalization", "LayerNormalization", purpose=Purpose.ARTIFACTS)
-def layer_normalization_forward(emit: Rewriting, op: Op) -> tuple[str, ...]:
-    """LayerNormalization: the runtime has it at every opset, ONNX since 17, with the same attributes."""
-    x = op.inputs[0]
-    shape = emit.shape(x)
-    axis = axis_of(op, len(shape), -1)
-    reduced_shape = tuple(1 if dim >= axis else size for dim, size in enumerate(shape))
-    stash = DType.BFLOAT16 if integer(op, "stash_type", 1) == 16 else DType.FLOAT32
-    shapes, dtypes = [shape, reduced_shape, reduced_shape], [emit.dtype(x), stash, stash]
-    return emit.emit(op.op_type, op.inputs, shapes, dtypes, attributes=attributes_of(op))
 
 
 @stands_for("com.microsoft.InvertibleLayerNormalizationGrad", purpose=Purpose.ARTIFACTS)
