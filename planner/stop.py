@@ -7,6 +7,8 @@ late as the part takes that is under way, and what is found is as good as if not
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal, TypeAlias
 
 StoppedBy: TypeAlias = Literal["time", "interrupt"]
@@ -109,6 +111,18 @@ class Stop(Interrupt):
         if self.is_due():
             self._left_out[work] = None
         return self.stopped_by is not None
+
+    @contextmanager
+    def may_leave_out(self, work: str) -> Iterator[None]:
+        """Work that a ``StoppedError`` ends, and that is then left out.
+
+        Args:
+            work: in words.
+        """
+        try:
+            yield
+        except StoppedError:
+            self.leaves_out(work)
 
     def check(self) -> None:
         """Ends a search that has no plan of its own.

@@ -27,7 +27,6 @@ from planner.search.effort import MANY_OPS
 from planner.search.literature.methods import METHODS
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
-from planner.stop import StoppedError
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.interval import Interval
@@ -84,11 +83,8 @@ def decide_with_bodies(
     if is_cut and not ask.stop.leaves_out(_THROUGH_BODIES):
         ask.progress("planning again: through the bodies of composite ops", cost=plain.cost)
         inner = descriptions.bind_all(expanded.graph, ops)
-        try:
+        with ask.stop.may_leave_out(_THROUGH_BODIES):
             second = decide(expanded.graph, inner, replace(quickly, incumbent=first, is_needed=False))
-        except StoppedError:
-            ask.stop.leaves_out(_THROUGH_BODIES)
-        else:
             searches.append(second)
             cut = _put_back(expanded, bound_ops, second, tables, descriptions)
             if cut.cost < plain.cost:
@@ -96,11 +92,8 @@ def decide_with_bodies(
             if cut.cost < plain.cost * (1 - least_saved):
                 chosen, begun = expanded, second
     if schedule.rest and begun.certified_gap != 0:
-        try:
+        with ask.stop.may_leave_out(BOUND):
             last = decide(chosen.graph, begun.ops, replace(ask, begun=begun, is_needed=False))
-        except StoppedError:
-            ask.stop.leaves_out(BOUND)
-        else:
             searches.append(last)
             plan = _put_back(chosen, bound_ops if chosen is expanded else {}, last, tables, descriptions)
             # A plan of a large network that is bounded may be a little dearer than one that is not.

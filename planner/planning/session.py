@@ -352,10 +352,8 @@ class Session:
         progress = in_part(without_costs(self.request.options.progress), "planning again, for the least time")
         effort = schedule_of(self.effort).for_time
         ask = replace(self._ask, effort=effort, progress=progress, is_needed=False)
-        try:
+        with stop.may_leave_out(task):
             yield timed(self._search(self.graph, replace(ask, tables=goal.tables)), self._tables)
-        except StoppedError:
-            stop.leaves_out(task)
 
     def _within_memory(self, trial: Trial, plain: Decision, fitting: Trial | None, goal: Goal) -> Trial:
         """A plan that fits: the given one, one that is found for the limits, or one that is known to fit."""

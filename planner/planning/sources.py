@@ -13,7 +13,7 @@ from planner.partition.occupancy import fits
 from planner.partition.ways import nearest_first
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import time_of
-from planner.stop import Stop, StoppedError
+from planner.stop import Stop
 
 
 def from_the_nearest(
@@ -45,14 +45,10 @@ def from_the_nearest(
     if all(nearest_first(worker, plan.cuts) == nearest_first(worker, plan.cuts, apart[worker]) for worker in every):
         return trial
     nearer = replace(trial, apart=apart)
-    try:
-        with may_stop(stop):
-            after = time_of(nearer, machine, profile)
-            peaks = nearer.partitioned.program.peak_bytes
-    except StoppedError:
-        stop.leaves_out("sources that are nearer on the machine")
-        return trial
-    return nearer if fits(peaks, limits) and after.estimated_seconds < before.estimated_seconds else trial
+    with stop.may_leave_out("sources that are nearer on the machine"), may_stop(stop):
+        is_faster = time_of(nearer, machine, profile).estimated_seconds < before.estimated_seconds
+        return nearer if fits(nearer.partitioned.program.peak_bytes, limits) and is_faster else trial
+    return trial
 
 
 def _apart(interconnect: Interconnect, devices: Sequence[int]) -> list[list[float]]:

@@ -14,7 +14,6 @@ from planner.planning.paid_again import Saving, paid_for_twice, savings
 from planner.planning.thresholds import Work
 from planner.search.decision import Decision
 from planner.search.request import SearchRequest
-from planner.stop import StoppedError
 from planner.tdl.descriptions import Descriptions
 
 SHARED: Final = "deliveries that readers share where there is memory"
@@ -51,12 +50,9 @@ def shared_where_room(
     def better(chosen: Sequence[Saving]) -> Trial | None:
         """The plan with these, if it fits and has less of the goal than the best one so far."""
         candidate = replace(trial, decided=with_savings(plain, chosen, descriptions, tables))
-        try:
-            with may_stop(ask.stop):
-                return candidate if goal.of(candidate) < goal.of(best) and candidate.fits(limits) else None
-        except StoppedError:
-            ask.stop.leaves_out(SHARED)
-            return None
+        with ask.stop.may_leave_out(SHARED), may_stop(ask.stop):
+            return candidate if goal.of(candidate) < goal.of(best) and candidate.fits(limits) else None
+        return None
 
     best = trial
     everything = better(possible)

@@ -12,7 +12,6 @@ from planner.search.bound.certify import BOUND
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
-from planner.stop import StoppedError
 
 
 def bound_of_all_sets(offers: Offers, room: int, ask: SearchRequest) -> int | None:
@@ -39,12 +38,10 @@ def bound_of_all_sets(offers: Offers, room: int, ask: SearchRequest) -> int | No
 
     ask.progress("a bound of plans with any activations computed again")
     free = replace(ask, tables=FreeReads(offers.tables, is_free), begun=plain, progress=without_costs(ask.progress))
-    try:
+    with ask.stop.may_leave_out(BOUND):
         searched = decide(plain.graph, plain.ops, replace(free, is_needed=False))
-    except StoppedError:
-        ask.stop.leaves_out(BOUND)
-        return None
-    return None if searched.lower is None else searched.lower + _least_work(offers, room)
+        return None if searched.lower is None else searched.lower + _least_work(offers, room)
+    return None
 
 
 def _least_work(offers: Offers, room: int) -> int:
