@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -16,10 +16,10 @@ from planner.tdl import builder
 from planner.tdl.builder import NodeView, TensorArg, call
 from planner.tdl.flow import Flow, Passage, Track
 
-_SIZES: Final[Mapping[str, int]] = MappingProxyType(
-    {"AffineGrid": 1, "CenterCropPad": 1, "Expand": 1, "Reshape": 1, "Resize": 3, "Slice": 2}
-)
-"""By operator, the operand that states sizes of its output, or the ends of what is read."""
+_LAST: Final = 2**63 - 1
+"""An end that is behind every dim."""
+Stating: TypeAlias = Callable[[Graph, Op, Track, Shape], "tuple[int, np.ndarray] | None"]
+"""From what ``restated`` takes to the position of an operand and its new value."""
 
 
 @builder.op("Bernoulli", "RandomNormalLike", "RandomUniformLike")
@@ -75,18 +75,57 @@ def restated(graph: Graph, op: Op, track: Track, shape: Shape) -> tuple[int, np.
     Raises:
         UnsupportedError: the operand is no known constant; or the op drops a dim of 1, and the samples are one.
     """
-    slot, rank = _SIZES.get(op.op_type), len(shape)
-    if op.op_type == "Squeeze" and len(op.inputs) < 2 and shape[track.dim] == 1:
-        raise refuse(op, "it would drop a batch of 1: it states no axes")
-    if slot is None or op.domain or not op.has_input(slot):
+    rule = None if op.domain else _STATING.get(op.op_type)
+    return None if rule is None else rule(graph, op, track, shape)
+
+
+def _shape(graph: Graph, op: Op, track: Track, shape: Shape) -> tuple[int, np.ndarray]:
+    return 1, np.array(shape, np.int64)
+
+
+def _sizes(slot: int) -> Stating:
+    """Of an operand that states sizes of the axes that an attribute names, or of all."""
+
+    def rule(graph: Graph, op: Op, track: Track, shape: Shape) -> tuple[int, np.ndarray] | None:
+        return _along(graph, op, slot, integers(op, "axes", tuple(range(len(shape)))), track, shape[track.dim])
+
+    return rule
+
+
+def _ends(graph: Graph, op: Op, track: Track, shape: Shape) -> tuple[int, np.ndarray] | None:
+    axes = graph.constants.get(op.inputs[3]) if op.has_input(3) else None
+    numbers = range(len(shape)) if axes is None else axes.ravel().tolist()
+    return _along(graph, op, 2, numbers, track, _LAST)
+
+
+def _along(
+    graph: Graph, op: Op, slot: int, axes: Sequence[int], track: Track, size: int
+) -> tuple[int, np.ndarray] | None:
+    """A constant with another number at the axis of the samples; None where it has none."""
+    if not op.has_input(slot):
         return None
-    if op.op_type in ("Expand", "Reshape"):
-        return slot, np.array(shape, np.int64)
-    value = graph.constants.get(op.inputs[slot])
+    value, rank = graph.constants.get(op.inputs[slot]), len(graph.tensors[op.outputs[0]].shape)
     if value is None:
         raise refuse(op, f"its operand {op.inputs[slot]!r} states sizes, and is no known constant")
-    axes = graph.constants.get(op.inputs[3]) if op.op_type == "Slice" and op.has_input(3) else None
-    numbers = integers(op, "axes", tuple(range(rank))) if axes is None else axes.ravel().tolist()
-    size = np.iinfo(value.dtype).max if op.op_type == "Slice" else shape[track.dim]
-    sizes = [size if axis % rank == track.dim else int(old) for axis, old in zip(numbers, value, strict=False)]
+    size = min(size, np.iinfo(value.dtype).max)
+    sizes = [size if axis % rank == track.dim else int(old) for axis, old in zip(axes, value, strict=False)]
     return None if sizes == value.tolist() else (slot, np.array(sizes, value.dtype))
+
+
+def _dropped(graph: Graph, op: Op, track: Track, shape: Shape) -> None:
+    if len(op.inputs) < 2 and shape[track.dim] == 1:
+        raise refuse(op, "it would drop a batch of 1: it states no axes")
+
+
+_STATING: Final[Mapping[str, Stating]] = MappingProxyType(
+    {
+        "AffineGrid": _sizes(1),
+        "CenterCropPad": _sizes(1),
+        "Expand": _shape,
+        "Reshape": _shape,
+        "Resize": _sizes(3),
+        "Slice": _ends,
+        "Squeeze": _dropped,
+    }
+)
+"""By operator that states sizes of its output, or ends of what it reads."""
