@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.errors import ModelError
-from planner.graph.core.attributes import integers
+from planner.graph.core.attributes import integers, refuse
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import ELEM_TYPES, Attribute, DType, Op, Shape, Tensor, TensorAttribute, dtype_of_array
 
@@ -72,6 +72,22 @@ class Emitter:
         """The value of a constant; None if the tensor is none, or its value was not loaded."""
         value: np.ndarray | None = self.constants[name] if name in self.constants else self._values.get(name)
         return value
+
+    def known(self, op: Op, slot: int, role: str) -> np.ndarray:
+        """The value of an operand, in one dim.
+
+        Args:
+            op: which reads it.
+            slot: its place among the inputs.
+            role: its name in an error.
+
+        Raises:
+            UnsupportedError: it is absent, or not known.
+        """
+        value = self.value(op.inputs[slot]) if op.has_input(slot) else None
+        if value is None:
+            raise refuse(op, f"its {role} must be a known constant")
+        return value.reshape(-1)
 
     def is_fixed(self, name: str, number: float) -> bool:
         """Whether a tensor is known to hold this number alone, whatever weights the model is given."""

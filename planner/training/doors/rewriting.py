@@ -11,7 +11,6 @@ import numpy as np
 from onnx import ModelProto
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.core.attributes import label
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import Attribute, Graph, Op
 from planner.graph.decompositions.registry import Decomposition, Purpose, decomposition
@@ -129,17 +128,6 @@ class Rewriting(Builder):
     def made_by(self, name: str, *op_types: str) -> Op | None:
         """The op of these types that makes a tensor, of the file or emitted."""
         return super().made_by(name, *op_types) or self.graph.made_by(name, *op_types)
-
-    def integers(self, op: Op, position: int, role: str) -> tuple[int, ...]:
-        """The integers of an operand.
-
-        Raises:
-            UnsupportedError: they are not known.
-        """
-        value = self.value(op.inputs[position]) if len(op.inputs) > position else None
-        if value is None:
-            raise UnsupportedError(f"{label(op)}: its {role} are not a known constant")
-        return tuple(int(item) for item in value.reshape(-1))
 
     def gradients(
         self,

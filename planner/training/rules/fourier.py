@@ -29,10 +29,7 @@ def fourier_transform(context: Backward) -> Contributions:
     # A onesided spectrum of n samples has n // 2 + 1 elements; an odd n is stated as dft_length.
     length = 2 * (size - 1) if inverse and onesided else size
     if context.has_input(1):
-        stated = emit.value(op.inputs[1])
-        if stated is None:
-            raise refuse(op, "its dft_length is not a known constant")
-        length = int(stated.reshape(()))
+        length = int(emit.known(op, 1, "dft_length").item())
     if inverse:
         dx = _transformed(emit, dy, axis, length, onesided=onesided)
         factor = np.full(emit.shape(dx)[axis], 1.0 / length)

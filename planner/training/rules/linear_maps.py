@@ -12,7 +12,7 @@ from functools import reduce
 
 import numpy as np
 
-from planner.graph.core.attributes import integer, number, refuse, text
+from planner.graph.core.attributes import integer, number, text
 from planner.graph.core.bands import Band, along
 from planner.graph.core.builder import Builder
 from planner.graph.core.interpolation import resizing
@@ -34,22 +34,15 @@ def resize(context: Backward) -> Contributions:
     scales = sizes = region = None
     # An operand without elements is absent: until opset 13 there was no other way to leave it out.
     if context.has_input(2) and 0 not in emit.shape(op.inputs[2]):
-        scales = _floats(context, 2, "scales")
+        scales = emit.known(op, 2, "scales").tolist()
     elif policy != "stretch":
-        sizes = _floats(context, 3, "sizes")
+        sizes = emit.known(op, 3, "sizes").tolist()
     if coordinates == "tf_crop_and_resize":
-        region = _floats(context, 1, "region of interest")
+        region = emit.known(op, 1, "region of interest").tolist()
     dx = context.dy
     for dim, band in resizing(op, emit.shape(context.x), emit.shape(context.y), scales, sizes, region).items():
         dx = along(emit, dx, dim, band.transposed, f"resize.{band.rows}x{band.columns}")
     return [dx]
-
-
-def _floats(context: Backward, position: int, role: str) -> list[float]:
-    value = context.builder.value(context.op.inputs[position]) if context.has_input(position) else None
-    if value is None:
-        raise refuse(context.op, f"its {role} is not a known constant")
-    return [float(item) for item in value]
 
 
 _MOST_RUNS = 8

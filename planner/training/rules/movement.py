@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.core.attributes import axis_of, integers, refuse, text
+from planner.graph.core.attributes import axis_of, integers, text
 from planner.graph.core.builder import Builder
-from planner.graph.core.model import DType, Op
+from planner.graph.core.model import DType
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.linear_maps import padded_by
 from planner.training.rules.scatter import scatter_nd
-
-
-def _integers(emit: Builder, op: Op, position: int, role: str) -> tuple[int, ...]:
-    value = emit.value(op.inputs[position])
-    if value is None:
-        raise refuse(op, f"its {role} are not a known constant")
-    return tuple(int(item) for item in value.reshape(-1))
 
 
 @gradient("Reshape", "Flatten", inputs=(0,))
@@ -40,7 +33,7 @@ def squeeze(context: Backward) -> Contributions:
     shape = emit.shape(context.x)
     axes = [dim for dim, size in enumerate(shape) if size == 1]
     if context.has_input(1):
-        axes = [axis % len(shape) for axis in _integers(emit, context.op, 1, "axes")]
+        axes = [axis % len(shape) for axis in emit.known(context.op, 1, "axes").tolist()]
     return [emit.unsqueeze(context.dy, axes)]
 
 
@@ -49,7 +42,7 @@ def unsqueeze(context: Backward) -> Contributions:
     """Gives dx = dy without the new dims."""
     emit = context.builder
     rank = emit.rank(context.dy)
-    return [emit.squeeze(context.dy, [axis % rank for axis in _integers(emit, context.op, 1, "axes")])]
+    return [emit.squeeze(context.dy, [axis % rank for axis in emit.known(context.op, 1, "axes").tolist()])]
 
 
 @gradient("Concat")
@@ -89,9 +82,9 @@ def slices(context: Backward) -> Contributions:
     """
     emit, op = context.builder, context.op
     shape = emit.shape(context.x)
-    starts, ends = _integers(emit, op, 1, "starts"), _integers(emit, op, 2, "ends")
-    axes = _integers(emit, op, 3, "axes") if context.has_input(3) else tuple(range(len(starts)))
-    steps = _integers(emit, op, 4, "steps") if context.has_input(4) else (1,) * len(starts)
+    starts, ends = emit.known(op, 1, "starts").tolist(), emit.known(op, 2, "ends").tolist()
+    axes = emit.known(op, 3, "axes").tolist() if context.has_input(3) else tuple(range(len(starts)))
+    steps = emit.known(op, 4, "steps").tolist() if context.has_input(4) else (1,) * len(starts)
     first, stride = [0] * len(shape), [1] * len(shape)
     backwards: list[int] = []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -148,8 +141,8 @@ def pad(context: Backward) -> Contributions:
     emit, op = context.builder, context.op
     mode = text(op, "mode", "constant")
     rank = emit.rank(context.x)
-    pads = _integers(emit, op, 1, "pads")
-    axes = _integers(emit, op, 3, "axes") if context.has_input(3) else tuple(range(rank))
+    pads = emit.known(op, 1, "pads").tolist()
+    axes = emit.known(op, 3, "axes").tolist() if context.has_input(3) else tuple(range(rank))
     before, after = [0] * rank, [0] * rank
     for index, axis in enumerate(axes):
         before[axis % rank], after[axis % rank] = -pads[index], -pads[len(axes) + index]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.core.attributes import integer, integers, refuse
+from planner.graph.core.attributes import integer, integers
 from planner.graph.core.bands import Band, along
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import Attribute, DType, Shape
@@ -126,10 +126,7 @@ class Unfolding:
 def col2im(context: Backward) -> Contributions:
     """For Y = blocks added up where they lie: dX = the blocks of dY."""
     emit, op, dy = context.builder, context.op, context.dy
-    block = emit.value(op.inputs[2])
-    if block is None:
-        raise refuse(op, "its block_shape is not a known constant")
-    kernel = tuple(int(size) for size in block)
+    kernel = tuple(map(int, emit.known(op, 2, "block_shape")))
     count = len(kernel)
     strides, dilations = integers(op, "strides", (1,) * count), integers(op, "dilations", (1,) * count)
     pads = integers(op, "pads", (0,) * (2 * count))

@@ -187,11 +187,8 @@ def affine_grid(emit: Builder, op: Op) -> tuple[str, ...]:
     Raises:
         UnsupportedError: the image's size is not known.
     """
-    theta, size = op.inputs
-    extents = emit.value(size)
-    if extents is None:
-        raise refuse(op, "its size is not a known constant")
-    samples, _, *sizes = (int(item) for item in extents)
+    theta = op.inputs[0]
+    samples, _, *sizes = map(int, emit.known(op, 1, "size"))
     middles = [(2 * np.arange(count) + 1) / count - 1 for count in sizes]
     lines = middles
     if integer(op, "align_corners", 0):

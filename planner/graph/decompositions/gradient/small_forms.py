@@ -63,11 +63,8 @@ def cumulative_product(emit: Builder, op: Op) -> tuple[str, ...]:
         UnsupportedError: its axis is not known.
     """
     x = op.inputs[0]
-    axis_value = emit.value(op.inputs[1])
-    if axis_value is None:
-        raise refuse(op, "its axis is not a known constant")
     rank = emit.rank(x)
-    axis = int(axis_value.reshape(())) % rank
+    axis = int(emit.known(op, 1, "axis").item()) % rank
     size = emit.shape(x)[axis]
     backwards = [axis] if integer(op, "reverse", 0) else []
 
@@ -92,15 +89,12 @@ def short_time_fourier(emit: Builder, op: Op) -> tuple[str, ...]:
     Raises:
         UnsupportedError: the step or the length of frames is not known.
     """
-    signal, step, window, length = [*op.inputs, "", ""][:4]
+    signal, _, window, length = [*op.inputs, "", ""][:4]
     count, size, parts = emit.shape(signal)
     frame = emit.shape(window)[0] if window else size
-    for name in (step, length):
-        if name and emit.value(name) is None:
-            raise refuse(op, "the step and the length of its frames are not known constants")
     if length:
-        frame = int(np.asarray(emit.value(length)).reshape(()))
-    stride = int(np.asarray(emit.value(step)).reshape(()))
+        frame = int(emit.known(op, 3, "length of frames").item())
+    stride = int(emit.known(op, 1, "step of frames").item())
     starts = np.arange(0, size - frame + 1, stride)
     places = emit.constant((starts[:, None] + np.arange(frame)).astype(np.int64), f"frames.{len(starts)}x{frame}")
     shape = (count, len(starts), frame, parts)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from planner.graph.core.attributes import attributes_of, axis_of, integer, reduced_dims, refuse
 from planner.graph.core.model import Op
 from planner.graph.decompositions.reading.fused import fused_matmul
@@ -30,7 +28,7 @@ transposed_matmul = stands_for("com.microsoft.TransposeMatMul", purpose=Purpose.
 @stands_for("com.microsoft.BroadcastGradientArgs", purpose=Purpose.ARTIFACTS)
 def broadcast_axes(emit: Rewriting, op: Op) -> tuple[str, ...]:
     """The dims along which each of two shapes was repeated."""
-    shapes = [emit.integers(op, position, "shapes") for position in (0, 1)]
+    shapes = [tuple(emit.known(op, slot, "shapes").tolist()) for slot in (0, 1)]
     rank = max(len(shape) for shape in shapes)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     full = tuple(max(sizes) for sizes in zip(*padded, strict=True))
@@ -46,7 +44,7 @@ def broadcast_axes(emit: Rewriting, op: Op) -> tuple[str, ...]:
 def reduce_sum(emit: Rewriting, op: Op) -> tuple[str, ...]:
     """A sum over dims that are known."""
     x = op.inputs[0]
-    axes = reduced_dims(op, emit.rank(x), lambda _: np.array(emit.integers(op, 1, "axes")))
+    axes = reduced_dims(op, emit.rank(x), lambda _: emit.known(op, 1, "axes"))
     return (emit.reduce_sum(x, axes or (), keepdims=bool(integer(op, "keepdims", 1))),)
 
 
@@ -73,7 +71,7 @@ def split(emit: Rewriting, op: Op) -> tuple[str, ...]:
     axis = axis_of(op, emit.rank(x), 0)
     parts: list[str] = []
     start = 0
-    for size in emit.integers(op, 1, "sizes"):
+    for size in emit.known(op, 1, "sizes").tolist():
         starts, ends = [0] * emit.rank(x), list(emit.shape(x))
         starts[axis], ends[axis] = start, start + size
         parts.append(emit.slice(x, starts, ends))

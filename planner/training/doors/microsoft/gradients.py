@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from planner.graph.core.attributes import attributes_of, axis_of, number, refuse
 from planner.graph.core.model import Attribute, Op
 from planner.graph.decompositions.registry import Purpose, stands_for
@@ -111,19 +109,16 @@ def average_pool(emit: Rewriting, op: Op) -> tuple[str, ...]:
 @stands_for("com.microsoft.DropoutGrad", purpose=Purpose.ARTIFACTS)
 def drop(emit: Rewriting, op: Op) -> tuple[str, ...]:
     """The gradient of Dropout from (GO, mask, ratio, training_mode)."""
-    dy, mask, *options = op.inputs
-    ratio = emit.value(options[0]) if options and options[0] else np.array(0.5)
-    mode = emit.value(options[1]) if len(options) > 1 and options[1] else np.array(True)
-    if ratio is None or mode is None:
-        raise refuse(op, "its ratio and its training_mode are not known constants")
-    if not bool(mode):
+    dy, mask = op.inputs[:2]
+    if op.has_input(3) and not emit.known(op, 3, "training_mode").item():
         return (dy,)
-    return (emit.where(mask, emit.scale(dy, 1.0 / (1.0 - float(ratio))), emit.scalar(0.0, dy)),)
+    ratio = float(emit.known(op, 2, "ratio").item()) if op.has_input(2) else 0.5
+    return (emit.where(mask, emit.scale(dy, 1.0 / (1.0 - ratio)), emit.scalar(0.0, dy)),)
 
 
 def _stand_in(emit: Rewriting, op: Op, position: int, prototype: str) -> str:
     """A tensor of a shape that an operand states: rules read the shape of the forward input and no more."""
-    return emit.declare(f"{op.name}.x", emit.integers(op, position, "shape"), emit.dtype(prototype))
+    return emit.declare(f"{op.name}.x", tuple(emit.known(op, position, "shape").tolist()), emit.dtype(prototype))
 
 
 @stands_for("com.microsoft.GatherGrad", "com.microsoft.GatherNDGrad", purpose=Purpose.ARTIFACTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.graph.core.attributes import refuse, text
+from planner.graph.core.attributes import text
 from planner.graph.core.model import Op
 from planner.graph.decompositions.gradient.labelled import labelled
 from planner.graph.decompositions.registry import Purpose, stands_for
@@ -15,13 +15,8 @@ from planner.training.gradients.expand import expand_op
 def _ignored(emit: Rewriting, op: Op, slot: int) -> int | None:
     """The label that counts for nothing, which an operand or an attribute says; None where there is none."""
     index = op.attribute("ignore_index")
-    if op.has_input(slot):
-        value = emit.value(op.inputs[slot])
-        if value is None:
-            raise refuse(op, "its ignore_index is not a known constant")
-        index = int(value)
     assert index is None or isinstance(index, int), "it is a label"
-    return index
+    return int(emit.known(op, slot, "ignore_index").item()) if op.has_input(slot) else index
 
 
 @stands_for(
