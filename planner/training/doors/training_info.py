@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, StringStringEntryProto, helper
+from onnx import ModelProto, NodeProto, helper
 
 from planner.errors import ModelError, UnsupportedError, repeated
 from planner.graph.core.model import Graph
@@ -62,7 +62,7 @@ def read_training_info(model: ModelProto, state_pairs: Sequence[tuple[str, str]]
         following[current] = name if name in graph.producer and name not in named else f"{current}.next"
         named[following[current]] = name
     graph = written_out(graph, results | named)
-    initial = {**graph.initial, **_initial(model, [current for current, _ in pairs])}
+    initial = {**graph.initial, **_initial(model)}
     written = to_model(graph)
     if model.training_info:
         state_pairs = list(following.items())
@@ -132,31 +132,17 @@ def _differentiated(nodes: Iterable[NodeProto]) -> Iterator[str]:
                 yield stated["y"].s.decode(errors="replace")
 
 
-def _initial(model: ModelProto, states: Iterable[str]) -> dict[str, np.ndarray | None]:
+def _initial(model: ModelProto) -> dict[str, np.ndarray | None]:
     """First values that the initialization graph gives; None where it draws them at random."""
-    wanted = set(states)
     values: dict[str, np.ndarray | None] = {}
     for info in model.training_info:
-        bindings = [entry for entry in info.initialization_binding if entry.key in wanted]
-        if bindings:
-            values.update(_evaluated(model, info.initialization, bindings))
-    return values
-
-
-def _evaluated(
-    model: ModelProto, initialization: GraphProto, bindings: Iterable[StringStringEntryProto]
-) -> dict[str, np.ndarray | None]:
-    alone = ModelProto(ir_version=model.ir_version)
-    alone.opset_import.extend(model.opset_import)
-    alone.graph.CopyFrom(initialization)
-    alone.graph.name = alone.graph.name or "initialization"
-    try:
-        graph = graph_from_proto(alone, state_pairs=[])
-    except ModelError:
-        return {entry.key: None for entry in bindings}
-    values: dict[str, np.ndarray | None] = {}
-    for entry in bindings:
-        op = graph.producer.get(entry.value)
-        is_known = op is not None and op.op_type == "Identity"
-        values[entry.key] = graph.constants.get(op.inputs[0]) if op is not None and is_known else None
+        values.update((entry.key, None) for entry in info.initialization_binding)
+        alone = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, graph=info.initialization)
+        try:
+            graph = graph_from_proto(alone, state_pairs=[])
+        except ModelError:
+            continue
+        for entry in info.initialization_binding:
+            if op := graph.made_by(entry.value, "Identity"):
+                values[entry.key] = graph.constants.get(op.inputs[0])
     return values
