@@ -8,13 +8,15 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, defs
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.core.attributes import refuse
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import Attribute, Graph, Op
 from planner.graph.decompositions.registry import Decomposition, Purpose, decomposition
 from planner.graph.files.protos import op_to_node
+from planner.graph.folding.foreign import IN_DEFAULT_DOMAIN
 from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.restated import Nodes
 from planner.graph.reading.from_onnx import graph_from_proto
@@ -92,6 +94,10 @@ class Rewriting(Builder):
         with self.scope(op.name):
             if rule := decomposition(Purpose.ARTIFACTS, op) or decomposition(Purpose.UPDATE, op):
                 self._name_results(op, self._results(rule, op))
+            elif (
+                not op.domain and not defs.has(op.op_type, self._written_at, "") and op.op_type not in IN_DEFAULT_DOMAIN
+            ):
+                raise refuse(op, f"no such operator at opset {self._written_at}")
             elif (standard := upgraded(self, op, self._written_at)) is not op:
                 self._append(standard)
             else:

@@ -157,3 +157,12 @@ def test_models_of_older_opsets_are_refused():
     model.opset_import[0].version = 12
     with pytest.raises(UnsupportedError, match="opset 12"):
         read_rewritten(model)
+
+
+def test_an_operator_of_a_later_opset_is_refused():
+    """Ops of an older opset are read at the one that steps are written in, and are none of that one's for it."""
+    model = model_of([node("Gelu", ["x"], ["y"], name="late")], {"x": (2, 3)}, {}, ["y"])
+    assert [op.op_type for op in read_rewritten(model).ops] == ["Gelu"]
+    model.opset_import[0].version = 17
+    with pytest.raises(UnsupportedError, match=r"op 'late' \(Gelu\): no such operator at opset 17"):
+        read_rewritten(model)

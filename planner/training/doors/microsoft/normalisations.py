@@ -44,16 +44,11 @@ def simplified_layer_normalization(emit: Rewriting, op: Op) -> tuple[str, ...]:
     """
     dy, x, scale, inverse = op.inputs
     inverse = emit.cast(inverse, emit.dtype(x))
+    axis, shape = axis_of(op, emit.rank(x), -1), emit.shape(x)
     normal, g = emit.mul(x, inverse), emit.mul(dy, scale)
-    dx = emit.mul(inverse, emit.sub(g, emit.mul(normal, _mean(emit, op, emit.mul(g, normal)))))
+    total = emit.reduce_sum(emit.mul(g, normal), range(axis, len(shape)), keepdims=True)
+    dx = emit.mul(inverse, emit.sub(g, emit.mul(normal, emit.scale(total, 1.0 / math.prod(shape[axis:])))))
     return dx, emit.unbroadcast(emit.mul(dy, normal), emit.shape(scale))
-
-
-def _mean(emit: Rewriting, op: Op, x: str) -> str:
-    """The mean over the dims from the axis of an op on."""
-    shape = emit.shape(x)
-    rows = list(range(axis_of(op, len(shape), -1), len(shape)))
-    return emit.scale(emit.reduce_sum(x, rows, keepdims=True), 1.0 / math.prod(shape[dim] for dim in rows))
 
 
 @stands_for("com.microsoft.BatchNormalizationGrad", purpose=Purpose.ARTIFACTS)
