@@ -116,7 +116,7 @@ CARRIED: Final[Mapping[str, slice]] = MappingProxyType(
         "Where": slice(1, 3),
     }
 )
-"""Which operands' elements an operator's results are, unchanged but for their dtype."""
+"""The operands whose elements an operator's results are, unchanged but for their dtype."""
 
 
 def carried(op_type: str, operands: int) -> tuple[int, ...]:

@@ -26,8 +26,8 @@ FOLDABLE: Final = (LOGIC | COMPARISONS | ARITHMETIC | MOVING | LOOKUPS | SCATTER
 )
 """Operators that are evaluated when all that they read is known: cheap, and the same at every run."""
 BOUNDED_BY_INPUTS: Final[Mapping[str, int]] = {"Compress": 1, "NonZero": 0, "Unique": 0}
-"""Those whose result cannot be large if their operands are small, though its size is not known beforehand; from which
-operand on they decide it."""
+"""The first operand that decides the size of a result, of operators that make no more than they read, but how much is
+not known beforehand."""
 
 
 def fills(op_type: str, first: np.ndarray | None) -> bool:
