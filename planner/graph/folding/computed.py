@@ -80,9 +80,8 @@ def compute(op: Op, node: NodeProto, types: Mapping[str, Tensor | None], graph: 
 
 def _may_compute(op: Op, types: Mapping[str, Tensor | None], graph: KnownGraph) -> bool:
     operands = [name for name in op.inputs if name]
-    if not all(name in graph.foldable or name in graph.scalars for name in operands):
-        return False
-    if not any(name in graph.foldable for name in operands):
+    is_known = all(name in graph.foldable or name in graph.scalars for name in operands)
+    if not is_known or graph.foldable.isdisjoint(operands):
         return False
     arrays = [array for name in operands if (array := graph.values[name]) is not None]
     if fills(op.op_type, arrays[0] if arrays else None):

@@ -32,7 +32,7 @@ from onnx import NodeProto
 from planner.errors import DescriptionError, ModelError, UnsupportedError
 from planner.graph.core.attributes import label
 from planner.graph.core.dependence import live_ops
-from planner.graph.core.model import Implied, Op, Tensor, TensorAttribute, qualified
+from planner.graph.core.model import Implied, Op, Tensor, TensorAttribute, of_types, qualified
 from planner.graph.core.subgraph import obstacle
 from planner.graph.core.traits import LOOPS
 from planner.graph.core.wellformed import fresh_name
@@ -293,7 +293,7 @@ class _Folder:
 
     def _sequence(self, op: Op) -> None:
         """What makes or reads a sequence."""
-        if op.domain or op.op_type not in (*SEQUENCE_OPS, "Identity"):
+        if not _is_standard(op, *SEQUENCE_OPS, "Identity"):
             self._blame(self.findings.unsupported, op, "sequences, optionals and strings")
             return
         try:
@@ -415,7 +415,7 @@ def _read(outputs: tuple[str, ...], wanted: Collection[str]) -> tuple[str, ...]:
 
 def _is_standard(op: Op, *op_types: str) -> bool:
     """Whether an op is one of these of ONNX's default domain."""
-    return not op.domain and op.op_type in op_types
+    return of_types(op, op_types) is not None
 
 
 _BEFORE_TYPES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,13 +27,22 @@ _MAX_DATA_ELEMENTS: Final = 4096
 _REFUSALS: Final = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 
 
-_EXECUTED_THOUGH_DEPRECATED: Final = frozenset({"GroupNormalization"})
-"""Operators that ONNX calls deprecated at some opset, which tools write there and ONNX Runtime executes."""
+class _Erratum(enum.Enum):
+    """A fault of ONNX's inference of an operator; the value says what is right."""
 
-_TAKES_ONE_FOR_SCALARS: Final = frozenset({"Range"})
-"""Where the runtime takes a vector of one element for a scalar, which ONNX's inference refuses once it is known."""
+    DEPRECATED = "ONNX calls it deprecated at some opset; tools write it there, and ONNX Runtime executes it"
+    UNTYPED = "ONNX infers nothing of it; each result has the type of the operand at its place"
+    SCALARS = "the runtime takes a vector of one element for a scalar, which ONNX refuses once the value is known"
+    LATER = "a later version takes dtypes that neither the runtime nor a worker's casts execute"
 
 
+_ERRATA: Final[Mapping[str, tuple[_Erratum, ...]]] = {
+    "BitShift": (_Erratum.LATER,),
+    "Gradient": (_Erratum.UNTYPED,),
+    "GroupNormalization": (_Erratum.DEPRECATED, _Erratum.UNTYPED),
+    "MeanVarianceNormalization": (_Erratum.UNTYPED,),
+    "Range": (_Erratum.LATER, _Erratum.SCALARS),
+}
 _MISREAD_DEFAULTS: Final[Mapping[str, Mapping[str, int]]] = {"STFT": {"onesided": 1}}
 """Attributes, with their defaults, of which ONNX's inference assumes another where the node states none."""
 
@@ -68,7 +78,7 @@ class Inference:
             schema = onnx.defs.get_schema(node.op_type, self._opsets[domain], domain)
         except (onnx.defs.SchemaError, KeyError):
             raise UnknownOperatorError from None
-        if schema.deprecated and (domain or node.op_type not in _EXECUTED_THOUGH_DEPRECATED):
+        if schema.deprecated and (domain or _Erratum.DEPRECATED not in _ERRATA.get(node.op_type, ())):
             raise UnknownOperatorError
         return schema
 
@@ -90,7 +100,7 @@ class Inference:
             UnsupportedError: an output that is no tensor, or of a dtype that a plan cannot hold.
             ModelError: the op contradicts its schema or its inputs.
         """
-        schema = self.schema(node)
+        schema, errata = self.schema(node), _ERRATA.get(node.op_type, ())
         for position, name in enumerate(node.output):
             formal = schema.outputs[min(position, len(schema.outputs) - 1)]
             if not name and formal.option is not onnx.defs.OpSchema.FormalParameterOption.Optional:
@@ -103,7 +113,7 @@ class Inference:
         types = {name: _type_proto(tensors[name]) for name in names}
         data = {name: proto for name in names if (proto := _data(values.get(name))) is not None}
         one_each = all(tensors[name].elements == 1 for name in names)
-        if node.op_type in _TAKES_ONE_FOR_SCALARS and not schema.domain and one_each:
+        if _Erratum.SCALARS in errata and one_each:
             for proto in data.values():
                 del proto.dims[:]
             types = {name: _type_proto(replace(tensors[name], shape=())) for name in names}
@@ -112,8 +122,7 @@ class Inference:
                 onnx.checker.check_node(node, self._context)
             if graphs_of(node):
                 protos = self._control_flow(node, types)
-            elif node.op_type in ("Gradient", "GroupNormalization", "MeanVarianceNormalization"):
-                # ONNX has no inference for them; each result has the type of the operand at its place.
+            elif _Erratum.UNTYPED in errata:
                 protos = {result: types[operand] for operand, result in zip(node.input, node.output, strict=False)}
             else:
                 protos = self._infer(schema, node, types, data)
@@ -155,10 +164,8 @@ class Inference:
             return infer(schema, node, types, data, opset_imports=self._imports)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
             newest = onnx.defs.get_schema(node.op_type, domain=schema.domain)
-            if schema.domain or self._opsets[""] != MAX_OPSET or newest.since_version <= MAX_OPSET:
-                raise
-            # Of both a later version takes dtypes that neither the runtime nor a worker's casts execute.
-            if node.op_type in ("BitShift", "Range"):
+            is_later = self._opsets[""] == MAX_OPSET < newest.since_version and not schema.domain
+            if not is_later or _Erratum.LATER in _ERRATA.get(node.op_type, ()):
                 raise
             imports = [helper.make_opsetid("", newest.since_version)]
             return infer(newest, node, types, data, opset_imports=imports)
@@ -175,8 +182,7 @@ def _data(value: np.ndarray | None) -> TensorProto | None:
 
 
 def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else "shape inference failed"
+    return next(filter(None, map(str.strip, text.splitlines())), "shape inference failed")
 
 
 def _tensor(name: str, proto: TypeProto | None) -> Tensor | None:

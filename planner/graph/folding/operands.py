@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from onnx import NodeProto
 
 from planner.graph.core.model import Shape
+from planner.graph.core.traits import STATISTICS
 
 Shapes: TypeAlias = Sequence[Shape | None]
 """Of an op's inputs or outputs by position; None where it has none."""
@@ -267,7 +268,7 @@ def _scatter_nd(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) 
 _RULES: Final[Mapping[str, _Rule]] = {
     "Attention": _attention,
     "AveragePool": _pool,
-    "BatchNormalization": _by_channel(1, 2, 3, 4),
+    **{name: _by_channel(1, 2, *slots.values()) for name, slots in STATISTICS.items()},
     "Conv": _convolution(bias=2),
     "ConvInteger": _convolution(),
     "ConvTranspose": _convolution(bias=2, is_transposed=True),

@@ -75,11 +75,9 @@ def sequence_nodes(op: Op, graph: KnownGraph) -> Nodes:
         SequenceError: a sequence, position or length that is known only at run time; a position outside.
     """
     form = sequence_form(op, graph.sequences, graph.tensors, graph.value_of)
-    for name, value in (form.constants or {}).items():
-        graph.know(name, value)
     if form.elements is not None:
         graph.sequences[op.outputs[0]] = form.elements
-    return _nodes(form.ops)
+    return _with_constants((form.constants or {}, form.ops), graph)
 
 
 _FORMS: Final[Mapping[str, Callable[[Op, KnownGraph], KnownForm | None]]] = {
@@ -123,19 +121,14 @@ def microsoft_nodes(op: Op, graph: KnownGraph, *, is_plan: bool) -> Nodes | None
     form = microsoft_form(op, graph.tensors, graph.values, graph.opset, is_plan=is_plan)
     if form is None:
         return None
-    for name, value in form.constants.items():
-        graph.know(name, value)
+    nodes = _with_constants((form.constants, form.ops), graph)
     for name, value in form.weights.items():
         graph.know_weight(name, value)
-    return _nodes(form.ops)
+    return nodes
 
 
 def _with_constants(form: KnownForm, graph: KnownGraph) -> Nodes:
     constants, ops = form
     for name, value in constants.items():
         graph.know(name, value)
-    return _nodes(ops)
-
-
-def _nodes(ops: Sequence[Op]) -> Nodes:
     return [(op.name, op_to_node(op)) for op in ops]

@@ -32,8 +32,8 @@ import numpy as np
 
 from planner.algebra.region import Region
 from planner.graph.core.model import Graph, Op, Shape, of_types
-from planner.graph.core.traits import BROADCASTING, SLICING, VIEWS
-from planner.graph.rewriting.dims import is_reshape, turn_of, whole_of
+from planner.graph.core.traits import BROADCASTING, RESHAPES, SLICING, VIEWS
+from planner.graph.rewriting.dims import turn_of, whole_of
 from planner.graph.rewriting.lanes import Lanes
 from planner.graph.rewriting.packing import InParts, Placed, boxes
 from planner.graph.rewriting.parts import by_parts
@@ -236,7 +236,7 @@ def _is_reshape_of_reshape(form: _Form, op: Op, before: Mapping[str, Op]) -> boo
     """
     if not of_types(op, ("Reshape",)) or (target := form.value(op.inputs[1])) is None or 0 in target:
         return False
-    return is_reshape(before.get(op.inputs[0])) and op.inputs[0] not in form.anchors
+    return op.inputs[0] not in form.anchors and of_types(before.get(op.inputs[0]), RESHAPES) is not None
 
 
 def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
@@ -244,11 +244,11 @@ def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
     if not of_types(op, VIEWS):
         return None
     source, shape, turn = op.inputs[0], form.shape(op.outputs[0]), turn_of(form.graph, op)
-    if turn is not None or not is_reshape(op):
+    if turn is not None or not of_types(op, RESHAPES):
         return source if form.shape(source) == shape and turn in (None, tuple(range(len(shape)))) else None
     while form.shape(source) != shape:
-        inner = before.get(source)
-        if not is_reshape(inner) or source in form.anchors:
+        inner = of_types(before.get(source), RESHAPES)
+        if inner is None or source in form.anchors:
             return None
         source = inner.inputs[0]
     return source

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import prod
-from typing import Final, NamedTuple, TypeAlias, TypeGuard
+from typing import Final, NamedTuple, TypeAlias
 
 from planner.graph.core.attributes import axis_of, integer, integers, reduced_dims
 from planner.graph.core.model import Graph, Op, of_types
-from planner.graph.core.traits import ALONG_AXIS, CONVOLUTIONS, ELEMENT_WISE, PRODUCTS, REDUCTIONS, RESHAPES, carried
+from planner.graph.core.traits import ALONG_AXIS, CONVOLUTIONS, ELEMENT_WISE, PRODUCTS, REDUCTIONS, carried
 from planner.graph.rewriting.products import Labels, product_of
 
 NO_LABEL: Final = -1
@@ -46,11 +46,6 @@ def dims_of(graph: Graph, op: Op) -> Dims | None:
     """
     rule = None if op.domain or not any(op.inputs[:1]) or not all(op.outputs) else _RULES.get(op.op_type)
     return None if rule is None else rule(graph, op)
-
-
-def is_reshape(op: Op | None) -> TypeGuard[Op]:
-    """Whether an op gives the elements of its first operand another shape, and does nothing else."""
-    return of_types(op, RESHAPES) is not None
 
 
 def turn_of(graph: Graph, op: Op) -> tuple[int, ...] | None:

@@ -10,8 +10,9 @@ from typing import Final, TypeAlias
 
 from planner.algebra.region import Region
 from planner.graph.core.attributes import integer
-from planner.graph.core.model import Graph, Op, Shape
-from planner.graph.rewriting.dims import NO_LABEL, Box, WholeError, dims_of, is_reshape, parts_of, whole_of
+from planner.graph.core.model import Graph, Op, Shape, of_types
+from planner.graph.core.traits import RESHAPES
+from planner.graph.rewriting.dims import NO_LABEL, Box, WholeError, dims_of, parts_of, whole_of
 
 JOINED_BY: Final = {"ReduceSum": "Sum", "ReduceSumSquare": "Sum", "ReduceMax": "Max", "ReduceMin": "Min"}
 """By reduction, what makes that of a whole from those of its parts."""
@@ -92,7 +93,7 @@ def carried(graph: Graph, op: Op, name: str, packing: Packing) -> list[tuple[str
     Raises:
         WholeError: the op needs the whole.
     """
-    if is_reshape(op) and name in (op.inputs[0], op.outputs[0]):
+    if of_types(op, RESHAPES) and name in (op.inputs[0], op.outputs[0]):
         peer = op.outputs[0] if name == op.inputs[0] else op.inputs[0]
         return [(peer, packing.reshaped(graph.tensors[name].shape, graph.tensors[peer].shape))]
     dims = dims_of(graph, op)

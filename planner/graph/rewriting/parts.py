@@ -20,9 +20,9 @@ from itertools import pairwise
 
 from planner.algebra.region import Region
 from planner.graph.core.builder import Builder
-from planner.graph.core.model import Graph, Op, Role, StatePair
-from planner.graph.core.traits import PRODUCTS
-from planner.graph.rewriting.dims import WholeError, is_reshape, parts_of, whole_of
+from planner.graph.core.model import Graph, Op, Role, StatePair, of_types
+from planner.graph.core.traits import PRODUCTS, RESHAPES
+from planner.graph.rewriting.dims import WholeError, parts_of, whole_of
 from planner.graph.rewriting.packing import JOINED_BY, InParts, Packing, carried
 from planner.graph.rewriting.products import product_of
 
@@ -228,7 +228,7 @@ class _Writing:
         inputs, outputs = self._reads(op.inputs, part), self._reads(op.outputs, part)
         terms = tuple(filter(None, inputs))
         if all(inputs[slot] for slot, operand in enumerate(op.inputs) if operand):
-            if is_reshape(op):
+            if of_types(op, RESHAPES):
                 self._laid_out(inputs[0], outputs[0])
             else:
                 widths = self._packed[op.outputs[0]].widths

@@ -18,10 +18,10 @@ from math import prod
 from typing import Any, Final, TypeAlias
 
 from planner.graph.core.emitter import Emitter, free_prefix
-from planner.graph.core.model import Graph, Op, Shape
-from planner.graph.core.traits import ALONG_AXIS, ELEMENT_WISE, PRODUCTS, REDUCTIONS
+from planner.graph.core.model import Graph, Op, Shape, of_types
+from planner.graph.core.traits import ALONG_AXIS, ELEMENT_WISE, PRODUCTS, REDUCTIONS, RESHAPES
 from planner.graph.core.wellformed import fresh_name
-from planner.graph.rewriting.dims import NO_LABEL, Dims, dims_of, is_reshape
+from planner.graph.rewriting.dims import NO_LABEL, Dims, dims_of
 from planner.graph.rewriting.products import EINSUM_DTYPES, Labels, product_of, written
 
 Place: TypeAlias = tuple[str, int]
@@ -105,7 +105,7 @@ def _sizes(
         return first
 
     for op in ops:
-        if is_reshape(op):
+        if of_types(op, RESHAPES):
             spans = dict(_spans(graph, op))
             join((span, place) for place, span in spans.items())
             ends = {point for span in spans.values() for point in span}
@@ -167,10 +167,6 @@ _Apart: TypeAlias = Callable[[Sequence[int]], Labels]
 """The labels of dims told apart."""
 
 
-def _write_element_wise(emit: Emitter, op: Op, renamed: Op, dims: Dims, apart: _Apart) -> None:
-    emit.ops.append(renamed)
-
-
 def _write_turned(emit: Emitter, op: Op, renamed: Op, dims: Dims, apart: _Apart) -> None:
     (_, before), (_, after) = dims.labels
     emit.ops.append(replace(renamed, attributes=(("perm", tuple(map(apart(before).index, apart(after)))),)))
@@ -212,8 +208,8 @@ def _write_product(emit: Emitter, op: Op, renamed: Op, dims: Dims, apart: _Apart
         emit.ops.append(Op(f"{emit.prefix}{op.name}", "Add", (output, *renamed.inputs[2:]), renamed.outputs))
 
 
-_WRITERS: Final = {
-    **dict.fromkeys(ELEMENT_WISE, _write_element_wise),
+_WRITERS: Final[Mapping[str, Callable[[Emitter, Op, Op, Dims, _Apart], None]]] = {
+    **dict.fromkeys(ELEMENT_WISE, lambda emit, _, renamed, *__: emit.ops.append(renamed)),
     **dict.fromkeys(PRODUCTS, _write_product),
     **dict.fromkeys(ALONG_AXIS, _write_along),
     **dict.fromkeys(REDUCTIONS, _write_reduced),
