@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
@@ -17,20 +16,8 @@ from planner.graph.decompositions.registry import Purpose, decomposition
 DOMAIN: Final = "com.microsoft"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """The ops that stand for an op."""
-
-    ops: tuple[Op, ...]
-    """In execution order."""
-    constants: Mapping[str, np.ndarray]
-    """Shapes, axes, masks."""
-    weights: Mapping[str, np.ndarray]
-    """Parts of weights."""
-
-
 class FormWriter(Emitter):
-    """A form under construction: names begin with the op's, and ops may leave their shapes to the reader."""
+    """The ops that stand for an op: names begin with the op's, and ops may leave their shapes to the reader."""
 
     def __init__(
         self, op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None], opset: int
@@ -38,6 +25,7 @@ class FormWriter(Emitter):
         super().__init__(f"{op.name}/", tensors, values, opset)
         self.op = op
         self.weights: dict[str, np.ndarray] = {}
+        """Parts of weights."""
 
     def input(self, slot: int) -> str:
         """The name of an input."""
@@ -97,8 +85,8 @@ class FormWriter(Emitter):
 
 def microsoft_form(
     op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None], opset: int, *, is_plan: bool
-) -> Form | None:
-    """The form that stands for an op; None where it stays as it is.
+) -> FormWriter | None:
+    """The ops that stand for an op; None where it stays as it is.
 
     Args:
         op: all of whose inputs are in ``tensors``.
@@ -121,5 +109,6 @@ def microsoft_form(
         if results is not None:
             if any(op.outputs[len(results) :]):
                 raise ModelError(f"it has {len(op.outputs)} outputs, and the operator {len(results)}")
-            return Form(writer.standing_for(op, results), writer.constants, writer.weights)
+            writer.ops[:] = writer.standing_for(op, results)
+            return writer
     return None
