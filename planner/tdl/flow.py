@@ -281,9 +281,8 @@ def _digit_at(bound: BoundOp, index: Affine, inner: int, samples: int) -> tuple[
         step, rest = divmod(inner * divisor, digit.stride)
         if step and not rest and digit.end % (inner * divisor * samples) == 0:
             end = (number or ())[-1].end // divisor
-            return Digit(
-                1, digit.variable, digit.inner * step, samples
-            ), modulus if modulus and not end % modulus else end
+            below = modulus if modulus and end % modulus == 0 else end
+            return Digit(1, digit.variable, digit.inner * step, samples), below
     raise refuse(bound.op, "it tears the batch apart" if is_torn or len(number or ()) > 1 else _BESIDE)
 
 
@@ -307,7 +306,7 @@ def _tracks_of(bound: BoundOp, read: Read, digit: Digit, expected: Track | None)
 
 
 def _shift(index: Affine, digit: Digit) -> Fraction | None:
-    """The way that an index goes with each step of a digit; None where steps differ."""
+    """The growth of an index with each step of a digit; None where steps differ."""
     total = Fraction(0)
     for term, factor in index.terms:
         match term:
@@ -435,7 +434,7 @@ class Flow:
         return self._descriptions.bind(op, replace(self.graph, tensors=resized, ops=(op,), lanes={}))
 
     def _check_alike(self, op: Op, tracks: Mapping[str, Track], way: Passage) -> None:
-        """Refuses an op that treats samples by their number, as far as it is the local rule that minds it.
+        """Refuses an op that treats samples by their number, which the description may leave to the local rule.
 
         A triangle's diagonal, or an index that counts through all samples, moves with a part.
         """
