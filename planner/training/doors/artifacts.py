@@ -6,7 +6,7 @@ op over sequences of all parameters. Both become one graph: the gradients, lower
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -77,7 +77,7 @@ def read_gradients(model: ModelProto) -> Gradients:
     bare.graph.node.extend(node for node in model.graph.node if not _accumulates(node))
     bare.graph.input.extend(value for value in model.graph.input if value.name not in internal)
     results = [value.name for value in model.graph.output if value.name not in internal]
-    running = _running(bare.graph.node, results)
+    running = _running(bare.graph.node)
     outputs = dict.fromkeys((*results, *gradients, *running.values()))
     bare.graph.output.extend(map(helper.make_empty_tensor_value_info, outputs))
     graph = read_rewritten(bare)
@@ -88,14 +88,13 @@ def read_gradients(model: ModelProto) -> Gradients:
     return Gradients(graph, tuple(pairs), tuple(map(StatePair, running.keys(), running.values())))
 
 
-def _running(nodes: Sequence[NodeProto], outputs: Collection[str]) -> dict[str, str]:
+def _running(nodes: Sequence[NodeProto]) -> dict[str, str]:
     """Running statistics of normalisations and what follows them, which no output of the file tells.
 
     Of several ops with the same running statistics each follows the one before it.
 
     Args:
         nodes: of the model, which are changed.
-        outputs: names that are taken.
     """
     following: dict[str, str] = {}
     for node in nodes:
@@ -105,7 +104,8 @@ def _running(nodes: Sequence[NodeProto], outputs: Collection[str]) -> dict[str, 
                 node.input[slot] = following.get(running, running)
                 if output:
                     following[running] = output
-    named = {output: fresh_name(f"{running}.next", outputs) for running, output in following.items()}
+    reserved = {name for node in nodes for name in node.output}
+    named = {output: fresh_name(f"{running}.next", reserved) for running, output in following.items()}
     for node in nodes:
         for field in (node.input, node.output):
             renamed = [named.get(name, name) for name in field]

@@ -10,6 +10,7 @@ from drawn import random32 as random
 from microsoft_models import PREVIEW, model_of, ms, run
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.decompositions.registry import Purpose, decompositions
+from planner.training.doors.artifacts import read_gradients
 from planner.training.doors.rewriting import read_rewritten
 from planner.training.doors.training_info import read_training_info
 
@@ -107,6 +108,27 @@ def test_batch_normalization():
                 "ds": (dy * normal).sum((0, 2)), "db": dy.sum((0, 2)), "v2": 0.9 + 0.1 * var.reshape(-1)}  # fmt: skip
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_running_statistics_of_two_ops_follow_one_another():
+    """Both ops read and write the same two inputs, the second after the first."""
+    x, dy = random((4, 3, 2), 1), random((4, 3, 2), 2)
+    nodes = [
+        ms("BatchNormInternal", ["x", "s", "b", "rm", "rv"], ["u", "m1", "v1", "sm", "si"]),
+        ms("BatchNormInternal", ["u", "s", "b", "rm", "rv"], ["y", "m2", "v2", "sm2", "si2"]),
+        ms("BatchNormalizationGrad", ["dy", "u", "s", "sm2", "si2"], ["du", "s_grad", "b_grad"]),
+        *(ms("InPlaceAccumulatorV2", [f"{name}.buffer", f"{name}_grad"], [f"{name}.done"]) for name in "sb"),
+    ]
+    shapes = {"x": x.shape, "dy": dy.shape, **dict.fromkeys(["s", "b", "rm", "rv", "s.buffer", "b.buffer"], (3,))}
+    read = read_gradients(model_of(nodes, shapes, {}, ["y", "s.done", "b.done"]))
+    assert read.pairs == (("s", "s_grad"), ("b", "b_grad"))
+    assert [(pair.current, pair.following) for pair in read.running] == [("rm", "rm.next"), ("rv", "rv.next")]
+    assert set(read.graph.inputs) == {"x", "dy", "s", "b", "rm", "rv"}
+    feeds = {"x": x, "dy": dy, "s": np.ones(3, np.float32), "b": np.full(3, 2, np.float32),
+             "rm": random((3,), 3), "rv": np.ones(3, np.float32)}  # fmt: skip
+    found = run(read.graph, feeds)
+    expected = 0.9 * (0.9 * feeds["rm"] + 0.1 * x.mean((0, 2))) + 0.1 * feeds["b"]
+    np.testing.assert_allclose(found["rm.next"], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_an_operator_without_a_standard_form_is_named():
