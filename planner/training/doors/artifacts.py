@@ -18,9 +18,10 @@ from planner.errors import ModelError, UnsupportedError
 from planner.graph.core.attributes import integer, number
 from planner.graph.core.model import Graph, StatePair
 from planner.graph.core.wellformed import fresh_name
+from planner.graph.decompositions.reading.form import DOMAIN
 from planner.graph.files.protos import op_of
 from planner.graph.reading.load import load_model
-from planner.training.doors.rewriting import DOMAIN, read_rewritten
+from planner.training.doors.rewriting import read_rewritten
 from planner.training.update.optimizers import Group, Hyper
 from planner.training.update.updates import Schedule
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 import numpy as np
 from onnx import ModelProto, defs
@@ -24,8 +23,6 @@ from planner.graph.reading.load import default_opset
 from planner.training import rules
 from planner.training.gradients.autodiff import Backward
 from planner.training.gradients.older_opsets import OLDEST_OPSET, OPSET, upgraded
-
-DOMAIN: Final = "com.microsoft"
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,9 +77,8 @@ def _with_initial(graph: Graph, initial: Mapping[str, np.ndarray | None]) -> Gra
     """The graph with these first values, and with what says how sample data of the rest is drawn."""
     input_values = {name: value for name, value in initial.items() if name in graph.inputs}
     first = {**graph.initial, **input_values}
-    samples = {name: sample_of(graph, name) for name in graph.inputs if first.get(name) is None}
     states = {pair.current for pair in graph.state}
-    drawn = {name: sample for name, sample in samples.items() if name not in states}
+    drawn = {name: sample_of(graph, name) for name in graph.inputs if name not in states and first.get(name) is None}
     return replace(graph, initial=first, notes={**graph.notes, INPUTS: json.dumps(drawn)})
 
 

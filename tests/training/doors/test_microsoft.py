@@ -110,6 +110,21 @@ def test_batch_normalization():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize(
+    ("options", "constants", "factor"),
+    [(["", ""], {}, 2.0), (["ratio"], {"ratio": np.float32(0.2)}, 1.25),
+     (["ratio", "mode"], {"ratio": np.float32(0.2), "mode": np.array(False)}, 0.0)],
+)  # fmt: skip
+def test_dropout(options, constants, factor):
+    """The gradient where the mask says so, of an element that was kept larger; without training all of it."""
+    nodes = [node("Greater", ["x", "zero"], ["mask"]), ms("DropoutGrad", ["dy", "mask", *options], ["dx"])]
+    shapes = {"x": (3, 4), "dy": (3, 4)}
+    graph = read_rewritten(model_of(nodes, shapes, {"zero": np.float32(0), **constants}, ["dx"]))
+    feeds = {name: random(shape, index) for index, (name, shape) in enumerate(shapes.items())}
+    expected = np.where(feeds["x"] > 0, factor * feeds["dy"], 0) if factor else feeds["dy"]
+    np.testing.assert_allclose(run(graph, feeds)["dx"], expected, rtol=1e-6)
+
+
 def test_running_statistics_of_two_ops_follow_one_another():
     """Both ops read and write the same two inputs, the second after the first."""
     x, dy = random((4, 3, 2), 1), random((4, 3, 2), 2)

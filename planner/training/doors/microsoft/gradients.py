@@ -112,8 +112,7 @@ def drop(emit: Rewriting, op: Op) -> tuple[str, ...]:
     dy, mask = op.inputs[:2]
     if op.has_input(3) and not emit.known(op, 3, "training_mode").item():
         return (dy,)
-    ratio = float(emit.known(op, 2, "ratio").item()) if op.has_input(2) else 0.5
-    return (emit.where(mask, emit.scale(dy, 1.0 / (1.0 - ratio)), emit.scalar(0.0, dy)),)
+    return emit.gradients(op, "Dropout", (dy, *op.inputs[2:3]), dy, saved={"mask": mask})
 
 
 def _stand_in(emit: Rewriting, op: Op, position: int, prototype: str) -> str:
