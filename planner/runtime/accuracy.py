@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.errors import UsageError
+from planner.graph.core.attributes import axis_of
 from planner.graph.core.model import Graph, Op
 from planner.graph.core.notes import MICRO_BATCHES
 from planner.runtime.values.samples import Labels, stated_labels
@@ -52,6 +54,7 @@ def accuracy_of(graph: Graph) -> Accuracy:
     """
     states = {pair.following for pair in graph.state}
     results = [name for name in graph.outputs if name not in states and graph.tensors[name].dtype.is_float]
+    softmaxes = {name: [op for op in graph.consumers[name] if op.op_type == "LogSoftmax"] for name in results}
     stated = stated_labels(graph)
     matches: list[Accuracy] = []
     for labels in stated:
@@ -64,8 +67,8 @@ def accuracy_of(graph: Graph) -> Accuracy:
                 if size == labels.classes and (*shape[:axis], *shape[axis + 1 :]) == wanted
             ]
             if axes:
-                matches.append(Accuracy(name, _axis(graph.consumers[name], axes, len(shape)), labels))
-    read = [match for match in matches if any(op.op_type == "LogSoftmax" for op in graph.consumers[match.logits])]
+                matches.append(Accuracy(name, _axis(softmaxes[name], axes, len(shape)), labels))
+    read = [match for match in matches if softmaxes[match.logits]]
     fitting = read if len(read) == 1 else matches
     if len(fitting) != 1:
         names = ", ".join(labels.name for labels in stated) or "none are known; a loss by classes has them"
@@ -77,10 +80,7 @@ def accuracy_of(graph: Graph) -> Accuracy:
     return fitting[0]
 
 
-def _axis(readers: tuple[Op, ...], axes: list[int], rank: int) -> int:
+def _axis(softmaxes: Sequence[Op], axes: list[int], rank: int) -> int:
     """The dim of classes, of those that may be it: the one that the loss's softmax is taken along, else the first."""
-    for op in readers:
-        along = op.attribute("axis", -1)
-        if op.op_type == "LogSoftmax" and isinstance(along, int) and along % rank in axes:
-            return along % rank
-    return axes[0]
+    along = (axis_of(op, rank, -1) for op in softmaxes)
+    return next((axis for axis in along if axis in axes), axes[0])

@@ -83,14 +83,17 @@ class Rounding:
 def sum_of(op_type: str, array: np.ndarray, operands: Sequence[np.ndarray | None]) -> tuple[float, float]:
     """The number of terms in a result of an op, and the size of such sums if their signs are random."""
     floats = [operand for operand in operands if operand is not None and operand.dtype == np.float64 and operand.size]
-    if (op_type in CONVOLUTIONS or op_type in MATRIX_PRODUCTS) and len(floats) >= 2:
-        a, b = floats[:2]
-        terms = terms_of_product(op_type, a.shape, b.shape, array.size)
-        return terms, terms**0.5 * _rms(a) * _rms(b)
-    if op_type in ("ReduceSum", "ReduceMean", "CumSum") and floats:
-        terms = floats[0].shape[-1] if op_type == "CumSum" else floats[0].size / array.size
-        return terms, terms**0.5 * _rms(floats[0]) / (terms if op_type == "ReduceMean" else 1)
-    return 1.0, 0.0
+    match op_type, floats:
+        case "Conv" | "ConvTranspose" | "MatMul" | "Gemm", [a, b, *_]:
+            terms = terms_of_product(op_type, a.shape, b.shape, array.size)
+        case "CumSum", [x]:
+            terms = float(x.shape[-1])
+        case "ReduceSum" | "ReduceMean", [x, *_]:
+            terms = x.size / array.size
+        case _:
+            return 1.0, 0.0
+    size = terms**0.5 * prod(map(_rms, floats[:2]))
+    return terms, size / terms if op_type == "ReduceMean" else size
 
 
 def terms_of_product(op_type: str, a: Shape, b: Shape, elements: int) -> float:

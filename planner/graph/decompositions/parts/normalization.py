@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from planner.graph.core.attributes import integer, integers, number
 from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import DType, Op
+from planner.graph.core.traits import STATISTICS
 from planner.graph.decompositions.batch_statistics import normalised_by_batch
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
@@ -131,7 +132,7 @@ def mean_variance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | N
     return (emitter.each("Div", "normal", centred, safe),)
 
 
-@stands_for("BatchNormalization", purpose=Purpose.PARTS)
+@stands_for(*STATISTICS, purpose=Purpose.PARTS)
 def batch_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """In training mode, by the statistics of the batch; running ones take (1 - momentum) of them (opset 14)."""
     if not op.attribute("training_mode", 0):
