@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from types import MappingProxyType
 from typing import Final
 
@@ -27,17 +28,21 @@ _WRITTEN: Final = MappingProxyType(
     {
         "Add": "{0} + {1}", "Sub": "{0} - {1}", "Mul": "{0} * {1}", "Neg": "-{0}", "Reciprocal": "1 / {0}",
         "Equal": "{0} == {1}", "Greater": "{0} > {1}", "GreaterOrEqual": "{0} >= {1}", "Less": "{0} < {1}",
-        "LessOrEqual": "{0} <= {1}", "Identity": "{0}",
+        "LessOrEqual": "{0} <= {1}", "Identity": "{0}", "CastLike": "{0}.astype({1}.dtype)",
     }
 )  # fmt: skip
 
 
+def _operands(form: Form) -> list[str]:
+    return [form[position] for position in range(len(form.operands))]
+
+
 def _call(function: str) -> Emitter:
-    return lambda form: f"{function}({', '.join(form[position] for position in range(len(form.operands)))})"
+    return lambda form: f"{function}({', '.join(_operands(form))})"
 
 
 def _write(pattern: str) -> Emitter:
-    return lambda form: pattern.format(*(form[position] for position in range(len(form.operands))))
+    return lambda form: pattern.format(*_operands(form))
 
 
 for _op_type, _function in _CALLED.items():
@@ -85,17 +90,15 @@ def shifted(form: Form) -> str:
     return f"jnp.{function}({form[0]}, {form[1]})"
 
 
-@emitter("Max", "Min", "Sum", "Mean")
-def joined(form: Form) -> str:
-    """Sum, Mean, Max or Min of any number of inputs."""
-    texts = [form[position] for position in range(len(form.operands))]
-    if form.node.op_type in ("Sum", "Mean"):
-        total = " + ".join(texts)
-        return total if form.node.op_type == "Sum" else f"({total}) / {len(texts)}"
-    function, text = f"jnp.{form.node.op_type.lower()}imum", texts[0]
-    for operand in texts[1:]:
-        text = f"{function}({text}, {operand})"
-    return text
+@emitter("Max", "Min")
+def extreme(form: Form) -> str:
+    """The largest or smallest of any number of inputs."""
+    function = f"jnp.{form.node.op_type.lower()}imum"
+    return reduce(lambda text, operand: f"{function}({text}, {operand})", _operands(form))
+
+
+emitter("Sum")(lambda form: " + ".join(_operands(form)))
+emitter("Mean")(lambda form: f"({' + '.join(_operands(form))}) / {len(form.operands)}")
 
 
 @emitter("Clip")
@@ -108,11 +111,9 @@ def clip(form: Form) -> str:
     return f"jnp.clip({form[0]}, {', '.join(bounds)})"
 
 
-@emitter("Cast", "CastLike")
+@emitter("Cast")
 def cast(form: Form) -> str:
     """To another dtype."""
-    if form.node.op_type == "CastLike":
-        return f"{form[0]}.astype({form[1]}.dtype)"
     dtype = dtype_of(form.integer("to"))
     form.read.update(("saturate", "round_mode"))  # of narrow floats, which are refused
     if dtype is None or not is_exported(dtype):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from planner.features.export.emitters.registry import Form, emitter
 
 
-@emitter("Softmax", "LogSoftmax")
-def softmax(form: Form) -> str:
+def _softmax(function: str, form: Form) -> str:
     """Along an axis; before opset 13 along all that follow it."""
-    function = "softmax" if form.node.op_type == "Softmax" else "log_softmax"
     if form.opset < 13:
         raise form.refuse("opset below 13")
     return f"jax.nn.{function}({form[0]}, axis={form.integer('axis', -1)})"
+
+
+emitter("Softmax")(partial(_softmax, "softmax"))
+emitter("LogSoftmax")(partial(_softmax, "log_softmax"))
 
 
 @emitter("LayerNormalization")
