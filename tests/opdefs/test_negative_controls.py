@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from planner.features.ops.strategies import Finding, Kind, enumerate_strategies,
 from planner.features.ops.verification import verify_operator
 from planner.opdefs.convolution import conv_local
 from planner.opdefs.indexing import masked_lookup
-from planner.opdefs.movement import slice_local
+from planner.opdefs.movement import concat, slice_local
 from planner.partition import stepping
 from planner.tdl.builder import Description, Max, NodeView, Opaque, Sum, TensorArg, call, match, op, over
 from planner.tdl.descriptions import Descriptions
@@ -194,6 +196,14 @@ def test_strategies_are_named_by_index_variables() -> None:
     bound, _, _ = bind_case(make("Reshape", (4, 16), ints(64)), opdefs.standard())
     assert [candidate.text for candidate in enumerate_strategies(bound, 3)] == ["i0/3", "i0,block 16/3"]
     assert [candidate.text for candidate in enumerate_strategies(bound, 2)] == ["i0/2"]  # block 16 cuts it alike
+
+
+def test_a_refusal_that_no_rule_states_is_a_mistake() -> None:
+    ruleless, cases = Descriptions((replace(concat, local=None),)), [make("Concat", (4, 6), (4, 6), axis=0)]
+    wrong = verify_operator("Concat", cases, ruleless, ways=[(2,)]).wrong
+    assert any("no local op: input 1 of Concat is not read by this part" in text for text in wrong)
+    found = verify_operator("DepthToSpace", [make("DepthToSpace", (1, 8, 2, 3), blocksize=2)], opdefs.standard())
+    assert (found.wrong, found.veto_reason) == ((), "a part of DepthToSpace holds whole blocks")
 
 
 def test_steps_of_which_one_is_done_twice_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,35 +1,8 @@
-"""Findings of the verifier that are no mistakes, each with the reason.
-
-A strategy is *vetoed* where the analysis admits it and no local op computes some part of it: the search leaves it out.
-A strategy is *missing* where brute force finds it right and the analysis does not give it.
-"""
+"""Strategies that brute force finds right and the analysis does not give, on purpose, each with the reason."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-_GROUPS = "a part holds whole groups of channels, or lies within one; other cuts have no local op"
-_HEADS = "a part holds whole heads: the dim that holds several is cut between them, in the block that is proposed"
-_BLOCKS = "a part holds whole blocks: the dim is cut between them, in the block that is proposed"
-
-VETOED: dict[str, str] = {
-    "Attention": _HEADS,
-    "Conv": _GROUPS,
-    "ConvInteger": _GROUPS,
-    "ConvTranspose": _GROUPS,
-    "DepthToSpace": _BLOCKS,
-    "DequantizeLinear": _BLOCKS,
-    "Gather": "flags looked up in parts cannot be added",
-    "GroupNormalization": _GROUPS,
-    "QLinearConv": _GROUPS,
-    "QuantizeLinear": _BLOCKS,
-    "ReduceMean": "a mean of integers rounds: its parts cannot be joined",
-    "RotaryEmbedding": _HEADS,
-    "com.microsoft.MatMulNBits": _BLOCKS,
-    "com.microsoft.MultiHeadAttention": _HEADS,
-    "com.microsoft.RotaryEmbedding": _HEADS,
-}
-"""By operator, with its domain: why some of its strategies are vetoed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 from planner.errors import TofuError, UsageError, did_you_mean
-from planner.features.ops.allowed import VETOED, gap_reason
+from planner.features.ops.allowed import gap_reason
 from planner.features.ops.cases.case import Case, bind_case, by_type, find_operator, qualified
 from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.missing import missing_strategies
@@ -104,6 +104,7 @@ class _Tally:
     stepped: int = 0
     bit_equal: int = 0
     vetoed: int = 0
+    veto_reasons: set[str] = field(default_factory=set)
     largest_error: float = 0.0
 
 
@@ -122,7 +123,7 @@ def verify_operator(
     variables: set[str] = set()
     for case in cases:
         try:
-            _verify_case(case, descriptions, ways, tally, wrong, variables, name in VETOED)
+            _verify_case(case, descriptions, ways, tally, wrong, variables)
             for gap in missing_strategies(case, descriptions):
                 gaps[str(gap)] = gap_reason(name, str(gap))
         # A case that cannot run is a finding: the other cases are still verified.
@@ -139,7 +140,7 @@ def verify_operator(
         largest_error=tally.largest_error,
         variables=tuple(sorted(variables)),
         vetoed=tally.vetoed,
-        veto_reason=VETOED.get(name, "") if tally.vetoed else "",
+        veto_reason="; ".join(sorted(tally.veto_reasons)),
         wrong=tuple(wrong),
         missing=tuple(text for text, reason in gaps.items() if not reason),
         left_out=tuple(f"{text}: {reason}" for text, reason in gaps.items() if reason),
@@ -153,14 +154,15 @@ def _verify_case(
     tally: _Tally,
     wrong: list[str],
     variables: set[str],
-    may_be_vetoed: bool,
 ) -> None:
     bound, inputs, expected = bind_case(case, descriptions)
     for cuts in ways:
         for candidate in enumerate_strategies(bound, *cuts):
             if candidate.veto:
                 tally.vetoed += 1
-                if not may_be_vetoed:
+                # A local rule says why it refuses a part; the same op on a smaller tensor has no reason to.
+                tally.veto_reasons.add(candidate.veto)
+                if bound.description.local is None:
                     wrong.append(f"{case}: {candidate.text}: no local op: {candidate.veto}")
                 continue
             counts = cuts if len(cuts) == 1 else ()  # a chunk is one more division: as many as there are workers
