@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from planner.graph.core.model import qualified as qualified
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.local import LocalNode, LocalOp
+
+OPSET: Final = 21
+"""The opset of a case that states none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Case:
     """By position; None where an optional input is absent."""
     attributes: tuple[tuple[str, Attribute], ...] = ()
     outputs: int = 1
-    opset: int = 21
+    opset: int = OPSET
     domain: str = ""
     absent: tuple[int, ...] = ()
     """Positions of outputs that are not wanted."""
@@ -74,7 +77,7 @@ def make(
     op_type: str,
     *operands: Operand | Shape,
     outputs: int = 1,
-    opset: int = 21,
+    opset: int = OPSET,
     domain: str = "",
     absent: tuple[int, ...] = (),
     **attributes: Attribute,

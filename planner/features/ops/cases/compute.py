@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
+from onnx import defs
 
-from planner.features.ops.cases.case import Case, Given, Known, Operand, ints, make
+from planner.features.ops.cases.case import OPSET, Case, Given, Known, Operand, ints, make
 from planner.graph.core.model import Shape
+from planner.graph.core.traits import ELEMENT_WISE
 
 SHAPES: tuple[Shape, ...] = ((4, 6), (5, 1, 7), (3,))
-UNARY = (
-    "Abs", "Ceil", "Exp", "Floor", "Neg", "Round", "Sign", "Erf", "Asinh", "Atan", "Cos", "Cosh", "Sin", "Sinh",
-    "Tan", "Tanh", "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Relu", "Selu", "Shrink",
-    "Sigmoid", "Softplus", "Softsign", "ThresholdedRelu", "Identity", "Reciprocal", "IsInf", "IsNaN",
-)  # fmt: skip
 RANGED = {
     "Sqrt": (0.1, 2.0), "Log": (0.1, 2.0), "Acos": (-0.9, 0.9), "Asin": (-0.9, 0.9), "Atanh": (-0.9, 0.9),
     "Acosh": (1.1, 3.0),
 }  # fmt: skip
-BINARY = ("Add", "Sub", "Mul", "Div", "PRelu", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
-LOGIC = ("And", "Or", "Xor")
-VARIADIC = ("Max", "Min", "Mean", "Sum")
-INTEGER = ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "Equal", "Mod")
+"""Bounds of the operands of functions that are not defined everywhere."""
+_ANY_NUMBER: Final = 2**31 - 1
+"""Operands at most, where there may be any number of them."""
 BROADCASTS: tuple[tuple[Shape, Shape], ...] = (
     ((4, 6), (4, 6)),
     ((4, 6), (6,)),
@@ -32,23 +29,36 @@ BROADCASTS: tuple[tuple[Shape, Shape], ...] = (
 )
 
 
+def _taking(operands: int, dtype: str) -> set[str]:
+    """Element-wise operators of so many operands of a dtype, of those that require no attribute."""
+    schemas = [defs.get_schema(name, OPSET) for name in ELEMENT_WISE if defs.has(name, OPSET, "")]
+    return {
+        schema.name
+        for schema in schemas
+        if schema.max_input == operands
+        and f"tensor({dtype})" in schema.inputs[0].types
+        and not any(attribute.required for attribute in schema.attributes.values())
+    }
+
+
 def elementwise() -> Iterator[Case]:
-    """Every name of the table, broadcast in several ways."""
-    for name in UNARY:
+    """Every element-wise operator, broadcast in several ways."""
+    for name in sorted(_taking(1, "float") - RANGED.keys()):
         for shape in SHAPES:
             yield make(name, shape)
     for name, (low, high) in RANGED.items():
         yield make(name, Given((5, 4), low=low, high=high))
+    of_floats, integral = _taking(2, "float"), {"Equal", "Mod"}
     for first, second in BROADCASTS:
-        for name in BINARY:
+        for name in sorted(of_floats - integral - {"CastLike", "Pow"}):
             # A slope of PRelu broadcasts to its input, never the input to the slope.
             if name != "PRelu" or np.broadcast_shapes(first, second) == first:
                 yield make(name, first, second)
-        for name in LOGIC:
+        for name in sorted(_taking(2, "bool") - of_floats):
             yield make(name, Given(first, "bool"), Given(second, "bool"))
-        for name in INTEGER:
+        for name in sorted(_taking(2, "int64") - of_floats | integral):
             yield make(name, Given(first, "int64", -9, 9), Given(second, "int64", 2, 7))
-        for name in VARIADIC:
+        for name in sorted(_taking(_ANY_NUMBER, "float")):
             yield make(name, first, second, (1,))
         yield make("Where", Given(second, "bool"), first, ())
         yield make("Pow", Given(first, low=0.1, high=2.0), second)
