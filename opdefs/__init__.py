@@ -36,9 +36,9 @@ def standard(*further: Description, repeats_unknown: bool = False) -> Descriptio
             if name in LOWERED:
                 raise DescriptionError(f"{name} is read as other operators, so that its description would not be used")
     files = (import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__))
-    overridden = {(tdl.domain, op_type) for tdl in further for op_type in tdl.op_types if tdl.domain}
+    overridden = {key for tdl in further for key in tdl.keys if tdl.domain}
     standard_tdls = (
-        replace(tdl, op_types=tuple(op_type for op_type in tdl.op_types if (tdl.domain, op_type) not in overridden))
+        replace(tdl, op_types=tuple(name for domain, name in tdl.keys if (domain, name) not in overridden))
         for tdl in collect(*files)
     )
     return Descriptions((*standard_tdls, *further), repeats_unknown=repeats_unknown, reasons=EXCLUDED)

@@ -40,10 +40,10 @@ class OpdefsFile:
     def references(self) -> dict[tuple[str, str], ReferenceFunction]:
         """By (domain, op type), the operators in NumPy that the file gives."""
         return {
-            (description.domain, op_type): description.reference
+            key: description.reference
             for description in self.descriptions
             if description.reference is not None
-            for op_type in description.op_types
+            for key in description.keys
         }
 
 
@@ -143,8 +143,7 @@ def _refuse_duplicates(file: Path, descriptions: dict[str, Description]) -> None
     seen: dict[tuple[str, str], str] = {}
     twice = []
     for name, description in descriptions.items():
-        for op_type in description.op_types:
-            key = (description.domain, op_type)
+        for key in description.keys:
             first = seen.setdefault(key, name)
             if first != name and descriptions[first] is not description:
                 twice.append(f"{'.'.join(filter(None, key))}: by {first} and by {name}")

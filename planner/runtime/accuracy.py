@@ -54,7 +54,7 @@ def accuracy_of(graph: Graph) -> Accuracy:
     """
     states = {pair.following for pair in graph.state}
     results = [name for name in graph.outputs if name not in states and graph.tensors[name].dtype.is_float]
-    softmaxes = {name: [op for op in graph.consumers[name] if op.op_type == "LogSoftmax"] for name in results}
+    softmaxes = {name: [op for op in graph.ops_of("LogSoftmax") if op.inputs[0] == name] for name in results}
     stated = stated_labels(graph)
     matches: list[Accuracy] = []
     for labels in stated:

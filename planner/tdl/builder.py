@@ -96,6 +96,11 @@ class Description:
     results: ResultsFunction | None = None
     """Shapes and dtypes of the outputs, which ONNX does not know; None: what the index variables imply."""
 
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """(domain, op type) of each operator."""
+        return tuple((self.domain, name) for name in self.op_types)
+
     def trace(self, node: NodeView) -> tuple[Output, ...]:
         """Runs the description for one op.
 

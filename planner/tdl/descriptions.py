@@ -50,10 +50,9 @@ class Descriptions:
         self._analyses: dict[object, Analysis] = {}
         self._contents: dict[object, Content] = {}
         for description in descriptions:
-            for op_type in description.op_types:
-                key = (description.domain, op_type)
+            for key in description.keys:
                 if self._by_type.setdefault(key, description) is not description:
-                    raise DescriptionError(f"operator {op_type} is described twice")
+                    raise DescriptionError(f"operator {key[1]} is described twice")
 
     def __contains__(self, key: tuple[str, str]) -> bool:
         return key in self._by_type

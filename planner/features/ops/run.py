@@ -69,7 +69,7 @@ class Operators:
         cases = self._cases
         if self._mine is not None and op_type is None:
             cases = self._mine.cases
-            names = {qualified(one.domain, name) for one in self._mine.descriptions for name in one.op_types}
+            names = {qualified(*key) for description in self._mine.descriptions for key in description.keys}
             if untested := sorted(names - by_type(cases).keys()):
                 hint = f"add CASES to {self._mine.path}: docs/operators.md shows some"
                 raise UsageError(f"no test case for {', '.join(untested)}", hint=hint)

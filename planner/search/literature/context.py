@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from planner.algebra.tiling import Placement, Shard
 from planner.errors import UnsupportedError
-from planner.graph.core.model import Graph, Op, qualified
+from planner.graph.core.model import Graph, of_types
 from planner.graph.core.traits import PRODUCTS
 from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
@@ -66,20 +66,16 @@ def _positions(graph: Graph, scores: str) -> Iterator[Place]:
 
 def _scores(graph: Graph) -> Iterator[str]:
     """Tensors [..., queries, keys] whose exponentials, or softmax, a product with values reads."""
-    readers: dict[str, list[Op]] = {}
-    for op in graph.ops:
-        for name in op.inputs[:1] if qualified(op.domain, op.op_type) not in _BETWEEN else op.inputs:
-            readers.setdefault(name, []).append(op)
-    for op in graph.ops:
-        if op.op_type in ("Exp", "Softmax") and len(graph.tensors[op.outputs[0]].shape) > 2 and _is_weight(op, readers):
+    for op in graph.ops_of("Exp", "Softmax"):
+        if len(graph.tensors[op.outputs[0]].shape) > 2 and _is_weight(graph, op.outputs[0]):
             yield op.outputs[0]
 
 
-def _is_weight(op: Op, readers: dict[str, list[Op]]) -> bool:
-    """Whether a product reads what an op makes, at most some ops later."""
+def _is_weight(graph: Graph, name: str) -> bool:
+    """Whether a product reads a tensor as its first operand, at most some ops later."""
 
-    def between(name: str) -> list[str]:
-        return [reader.outputs[0] for reader in readers.get(name, ()) if reader.op_type in _BETWEEN]
+    def between(source: str) -> list[str]:
+        return [reader.outputs[0] for reader in graph.consumers[source] if of_types(reader, _BETWEEN)]
 
-    names = walk([op.outputs[0]], between)
-    return any(reader.op_type in PRODUCTS for name in names for reader in readers.get(name, ()))
+    products = {product.inputs[0] for product in graph.ops_of(*PRODUCTS)}
+    return any(source in products for source in walk([name], between))

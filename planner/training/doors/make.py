@@ -95,7 +95,7 @@ def settings_of(options: TrainingOptions, training: Made) -> tuple[tuple[str, st
     scale = [] if options.loss_scale is None else [f"loss scale {options.loss_scale}"]
     trained = [graph.tensors[name] for name in training.parameters.of(Verdict.TRAINED) if name in graph.tensors]
     weights = ", ".join(sorted({tensor.dtype.value for tensor in trained})) or "float32"
-    dropouts = sum(op.op_type == "Dropout" for op in graph.ops)
+    dropouts = len(graph.ops_of("Dropout"))
     return (
         (
             "optimizer",

@@ -62,7 +62,7 @@ def training_info_model(
         )
     if rates := [group.pattern for group in hyper.groups if group.rate is not None]:
         raise UnsupportedError(f"training information has one learning rate, and group {rates[0]!r} its own")
-    norms = [op for op in forward.ops if op.op_type in STATISTICS]
+    norms = forward.ops_of(*STATISTICS)
     if norms:
         raise UnsupportedError(f"{label(norms[0])}: training information cannot say that it normalises by its batch")
     step = build_training_graph(

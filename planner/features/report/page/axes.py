@@ -26,13 +26,11 @@ class Axes:
     def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
         directions = find_directions(graph, ops)
         data = [name for name in graph.inputs if graph.roles[name] is Role.DATA]
-        tables = [
-            op.inputs[0] for op in graph.ops if op.op_type == "Gather" and graph.roles[op.inputs[0]] is Role.STATE
-        ]
+        tables = [op.inputs[0] for op in graph.ops_of("Gather") if graph.roles[op.inputs[0]] is Role.STATE]
         starts: dict[str, list[Place]] = {
             "vocabulary": [("tensor", name, 0) for name in tables],
             "sequence": [("tensor", name, 1) for name in data if len(graph.tensors[name].shape) == 2],
-            "channels": [("tensor", op.outputs[0], 1) for op in graph.ops if op.op_type == "Conv"],
+            "channels": [("tensor", op.outputs[0], 1) for op in graph.ops_of("Conv")],
             "heads": list(head_places(graph, ops, directions)),
         }
         self._names = {place: axis for axis, places in starts.items() for place in directions.reachable(places)}

@@ -66,10 +66,8 @@ def trained(graph: Graph) -> tuple[str, ...]:
 
 def _is_stepped(graph: Graph, pair: StatePair) -> bool:
     """Whether a state becomes X - step, or, where it decays, (1 - R decay) X - step."""
-    update = graph.producer[pair.following]
-    if update.op_type != "Sub":
+    update = graph.made_by(pair.following, "Sub")
+    if update is None:
         return False
-    minuend = graph.producer.get(update.inputs[0])
-    return update.inputs[0] == pair.current or (
-        minuend is not None and minuend.op_type == "Mul" and minuend.inputs[1] == pair.current
-    )
+    decayed = graph.made_by(update.inputs[0], "Mul")
+    return pair.current in (update.inputs[0], decayed and decayed.inputs[1])
