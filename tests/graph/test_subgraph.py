@@ -81,6 +81,8 @@ def _context() -> onnx.checker.C.CheckerContext:
     [
         ("k = Add(x, w)", ""),
         ("k = RandomUniformLike(x)", "a graph inside of it draws random numbers (RandomUniformLike)"),
+        ("k = Dropout(x)", ""),
+        ("k = Dropout(x, w, c)", "a graph inside of it draws random numbers (Dropout)"),
         ("k = mine.Twice(x)", "a graph inside of it calls local function Twice"),
     ],
 )

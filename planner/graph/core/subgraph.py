@@ -13,7 +13,7 @@ from itertools import count
 from onnx import GraphProto, NodeProto, TensorProto
 
 from planner.graph.core.model import GraphAttribute
-from planner.graph.core.traits import RANDOM
+from planner.graph.core.traits import DRAWING, RANDOM
 
 
 def graphs_of(node: NodeProto) -> tuple[GraphProto, ...]:
@@ -81,7 +81,9 @@ def obstacle(node: NodeProto, functions: Iterable[tuple[str, str]] = ()) -> str:
         return f"a graph inside of it has external data ({holder})"
     for graph in graphs_of(node):
         for inner in graph.node:
-            if inner.op_type in RANDOM and inner.domain in ("", "ai.onnx"):
+            # A Dropout without training_mode drops nothing; with it, its value may be known nowhere but in a run.
+            drawing = DRAWING if any(inner.input[2:3]) else RANDOM
+            if inner.op_type in drawing and inner.domain in ("", "ai.onnx"):
                 return f"a graph inside of it draws random numbers ({inner.op_type}), other ones on every worker"
             if (inner.domain, inner.op_type) in called:
                 return f"a graph inside of it calls local function {inner.op_type}"
