@@ -106,7 +106,6 @@ class Statement:
     """Described operators that are in it and do not have the property."""
 
 
-_CASES = "cases that all descriptions are tried on: every described operator has some, by another test"
 _TEXT = "how a kernel's source says it: an operator without an emitter is exported as a call of the runtime"
 _PART = "a part of another table here, by how ONNX groups them"
 STATEMENTS: Mapping[str, Statement] = {
@@ -115,14 +114,7 @@ STATEMENTS: Mapping[str, Statement] = {
     "features.export.emitters.elementwise._WRITTEN": Statement(_TEXT),
     "features.export.emitters.reductions._FUNCTIONS": Statement(_TEXT, is_reduction),
     "features.export.emitters.registry._EMITTERS": Statement(_TEXT),
-    "features.ops.allowed.VETOED": Statement("splits that a description refuses, in words: others have none"),
-    **dict.fromkeys(
-        (
-            f"features.ops.cases.compute.{name}"
-            for name in ("UNARY", "RANGED", "BINARY", "LOGIC", "VARIADIC", "INTEGER")
-        ),
-        Statement(_CASES),
-    ),
+    "features.ops.cases.compute.RANGED": Statement("not defined everywhere: cases of others have normal numbers"),
     "features.prove.proof.expression.ARITHMETIC": Statement("what a proof computes with: others are functions by name"),
     "graph.core.traits.ELEMENT_WISE": Statement(
         "Dropout and Trilu lay a mask over elements, Expand repeats them; the others have parameters by channel",
