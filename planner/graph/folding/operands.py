@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from onnx import NodeProto
 
 from planner.graph.core.model import Shape
-from planner.graph.core.traits import STATISTICS
+from planner.graph.core.traits import RECURRENT, STATISTICS
 
 Shapes: TypeAlias = Sequence[Shape | None]
 """Of an op's inputs or outputs by position; None where it has none."""
@@ -272,7 +272,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "Conv": _convolution(bias=2),
     "ConvInteger": _convolution(),
     "ConvTranspose": _convolution(bias=2, is_transposed=True),
-    "GRU": _recurrent(3),
+    **{name: _recurrent(cell.gates) for name, cell in RECURRENT.items()},
     "GatherElements": _gather_elements,
     "Gemm": _gemm,
     "GlobalAveragePool": _pool,
@@ -280,7 +280,6 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "GlobalMaxPool": _pool,
     "GroupNormalization": _group_normalization(by_group=False),
     "InstanceNormalization": _by_channel(1, 2),
-    "LSTM": _recurrent(4),
     "LayerNormalization": _stretched_to_first(1, 2),
     "LpPool": _pool,
     "MaxPool": _pool,
@@ -288,7 +287,6 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "PRelu": _stretched_to_first(1),
     "Pad": _pad,
     "QLinearConv": _convolution(weight=3),
-    "RNN": _recurrent(1),
     "Reshape": _reshape,
     "Resize": _resize,
     "ReverseSequence": _reverse_sequence,
