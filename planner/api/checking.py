@@ -23,7 +23,7 @@ from planner.options import ReadOptions
 from planner.options.planning import CheckOptions
 from planner.partition.build import partition
 from planner.planning.owners import decide_with_owners
-from planner.planning.request import source_of
+from planner.planning.request import source_of, target_for
 from planner.printable import some
 from planner.progress import in_part
 from planner.regular_file import read_regular
@@ -62,7 +62,7 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
     Args:
         models: ONNX files, folders of plans, whose models are read as they were planned, or names of the zoo; or one
             of them. A file wins where both exist.
-        gpus: numbers of workers, or one; each model is planned for each.
+        gpus: numbers of workers, or one; each model is planned for each. None: of the plan that is the model.
         baseline: the file to compare with.
         max_increase: how much more is allowed, as a share of what the baseline says: ``1%``.
         update: write what the plans cost into the baseline, instead of refusing what it does not know.
@@ -81,7 +81,6 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
     """
     models, gpus, update, progress = options.models, options.gpus, options.update, options.progress
     names = [str(models)] if isinstance(models, Path) else list(map(str, models))
-    counts = gpus if isinstance(gpus, Sequence) else [gpus]
     path = options.baseline
     _refuse_repeated(names)
     allowed = _share(options.max_increase)
@@ -93,7 +92,7 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
         progress(f"reading {name}")
         sources[name] = source_of(Path(name), ReadOptions(dim=options.dim if names_file(name) else None))
         graphs[name] = sources[name].read()
-    workers = sorted(set(counts))
+    workers = {name: _counts(name, gpus) for name in names}
     checked = _look_up(graphs, workers, baseline, path, update)
     verdicts = []
     written = dict(baseline.models)
@@ -102,7 +101,7 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
         for op in model.graph.ops:
             places.setdefault(model.keys[op.name], []).append(op.name)
         costs = {}
-        for count in workers:
+        for count in workers[model.name]:
             tell = in_part(progress, f"{model.name} on {count} workers")
             tell("planning")
             decided = decide_with_owners(
@@ -126,6 +125,16 @@ def _refuse_repeated(models: Sequence[str]) -> None:
         raise UsageError(f"{', '.join(repeated)}: is given twice")
 
 
+def _counts(name: str, gpus: int | Sequence[int] | None) -> list[int]:
+    """The numbers of workers of a model: those that are asked for, or that of the plan.
+
+    Raises:
+        UsageError: neither is there.
+    """
+    counts = target_for(Path(name), None, None).workers if gpus is None else gpus
+    return sorted(set(counts)) if isinstance(counts, Sequence) else [counts]
+
+
 def _share(text: str) -> Fraction:
     share = parse_ratio(text, "--max-increase")
     if share >= 1 and "%" not in text:
@@ -147,7 +156,7 @@ def _read(path: Path, update: bool) -> Baseline:
 
 
 def _look_up(
-    graphs: Mapping[str, Graph], workers: Sequence[int], baseline: Baseline, path: Path, update: bool
+    graphs: Mapping[str, Graph], workers: Mapping[str, Sequence[int]], baseline: Baseline, path: Path, update: bool
 ) -> list[_Checked]:
     """Finds every model in the baseline.
 
@@ -163,7 +172,7 @@ def _look_up(
                 faults.append(f"{name}: {_unknown(name, costs, baseline)}")
             else:
                 plans = baseline.models[entry].plans
-                missing = [str(count) for count in workers if count not in plans]
+                missing = [str(count) for count in workers[name] if count not in plans]
                 if missing:
                     has = ", ".join(str(count) for count in sorted(plans)) or "none"
                     faults.append(f"{name}: no plan on {', '.join(missing)} workers; there are plans on {has}")

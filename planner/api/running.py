@@ -8,13 +8,14 @@ from pathlib import Path
 from planner.api.arguments import takes
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.place import newest_folder, newest_note
-from planner.artifacts.plan_folder import lacks_models, open_folder
+from planner.artifacts.plan_folder import lacks_models
 from planner.errors import UsageError
 from planner.installed import require_runtime, runtime_notes
 from planner.opdefs import load_file, remembered
 from planner.options.running import RunOptions
 from planner.runtime.chosen_engine import joined_ranks
 from planner.runtime.measure.profile import Profile
+from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
 from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values.given_arrays import AnyInputs
@@ -101,7 +102,7 @@ def run(options: RunOptions) -> RunResult:  # noqa: D417 - those are the fields 
             try_file(result)
             if result.suffix != ".npz":
                 raise UsageError(f"{result}: results are written as npz", hint=f"call it {result.stem}.npz")
-        references = _references(where) if options.verify else {}
+        references = _references if options.verify else lambda plan: {}
         outcome = run_with(where, options, world=world, references=references)
         if result is not None and not outcome.is_interrupted and reports:
             write_arrays(result, outcome.results)
@@ -129,10 +130,9 @@ def _build(where: Path, options: RunOptions) -> None:
     build(where, progress=options.progress)
 
 
-def _references(where: Path) -> Mapping[tuple[str, str], ReferenceFunction]:
+def _references(plan: LoadedPlan) -> Mapping[tuple[str, str], ReferenceFunction]:
     """The operators in NumPy of the plan's own descriptions; none if their file is not at hand."""
-    made_with = open_folder(where, with_models=False).plan.described_by
-    file = None if made_with is None else remembered(made_with.sha256)
+    file = None if plan.described_by is None else remembered(plan.described_by.sha256)
     return {} if file is None else load_file(file).references
 
 

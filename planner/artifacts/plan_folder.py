@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -257,13 +258,16 @@ def open_folder(directory: Path | None, *, with_models: bool = True, as_planned:
         raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from None
     expected, has_models = stated.files, stated.has_models
     looked_at = [name for name in expected if with_models or name in _PLANNED]
-    faults = [_fault(directory, name, expected[name] if as_planned or name in _PLANNED else None) for name in looked_at]
-    faults.extend(f"{name} is not in the manifest" for name in (PLAN, MODEL) if name not in expected)
-    if any(faults):
+    faults = {name: f"{name} is not in the manifest" for name in (PLAN, MODEL) if name not in expected}
+    for name in looked_at:
+        faults[name] = _fault(directory, name, expected[name] if as_planned or name in _PLANNED else None)
+    if at_fault := [name for name, fault in faults.items() if fault]:
+        # Workers' models follow from the plan; nothing gives the plan itself again.
+        anew = f"make the workers' models anew: tofu build {shlex.quote(str(directory))} --force"
         raise ModelError(
             f"{directory}: the plan's files do not belong together",
-            facts=tuple(filter(None, faults)),
-            hint="plan the model again with `tofu plan`",
+            facts=tuple(faults[name] for name in at_fault),
+            hint="plan the model again with `tofu plan`" if set(at_fault) & set(_PLANNED) else anew,
         )
     plan = Plan.from_json(read_regular(directory / PLAN), str(directory / PLAN))
     model_count = sum(1 for name in expected if name not in _PLANNED)

@@ -104,6 +104,15 @@ def by_name(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
     return named
 
 
+def output_file(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option ``-o`` of a command that writes one file.
+
+    Args:
+        what: its help.
+    """
+    return click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help=what)
+
+
 def output_files(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option ``-o`` of a command that writes several kinds of files, which ``by_suffix`` tells apart.
 

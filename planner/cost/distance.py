@@ -46,7 +46,7 @@ class Distance:
     grid: Mapping[str, Positive]
     """The processor grid that moves least, by index variable."""
     grid_bytes: int | None
-    """What moves on that grid where the tensors lie best; None if no grid of so many workers computes the op."""
+    """The bytes moved on that grid where the tensors lie best; None if no grid of the workers computes the op."""
 
     @property
     def excess(self) -> float | None:

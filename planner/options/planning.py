@@ -138,7 +138,11 @@ class CheckOptions(DimOptions):
     """What ``tofu check`` and ``planner.check`` are asked for."""
 
     models: Path | Sequence[Path] = argument(kw_only=False)
-    gpus: int | Sequence[int] = option("How many GPUs; each model for each.", metavar="K,K,...")
+    gpus: int | Sequence[int] | None = option(
+        "How many GPUs; each model for each.  [default: those of the plan that MODEL is]",
+        default=None,
+        metavar="K,K,...",
+    )
     baseline: Path = option("What plans cost before; --update writes it.", metavar="FILE.json")
     max_increase: str = option("How much more is allowed.", default="0%", shows_default=True, metavar="SHARE")
     update: bool = option("Write what the plans cost into the baseline; other models in it stay.", default=False)

@@ -52,7 +52,7 @@ class TrainingOptions(LabelOptions, ReadOptions):
         "The output, or an inner tensor, that the loss looks at.", default=None, metavar="NAME"
     )
     optimizer: str | None = option("How the weights follow.", default=None, choices=OPTIMIZERS)
-    lr: Above0 = option("Learning rate.", default=0.01, shows_default=True)
+    lr: Above0 | None = option("Learning rate.  [default: 0.01]", default=None)
     momentum: Fraction0 | None = option("Of momentum and nesterov.  [default: 0.9]", default=None)
     betas: tuple[Fraction0, Fraction0] | None = option(
         "Of adam and adamw.  [default: 0.9 0.999]", default=None, metavar="A B"
@@ -102,6 +102,11 @@ class TrainingOptions(LabelOptions, ReadOptions):
     dropout: Literal["train", "off"] | None = option(
         "Whether Dropout drops.  [default: as the model has it]", default=None
     )
+
+    @property
+    def rate(self) -> float:
+        """The learning rate that the training graph begins with."""
+        return 0.01 if self.lr is None else self.lr
 
 
 @options

@@ -12,6 +12,7 @@ from onnx import ModelProto
 
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.place import PLAN
+from planner.artifacts.plan import DescriptionFile
 from planner.artifacts.plan_folder import Ends, PlanFolder, open_folder
 from planner.artifacts.planned_form import check_named
 from planner.artifacts.program import Program
@@ -50,6 +51,8 @@ class LoadedPlan:
     """Where the model's external data may lie."""
     source: SourceFile | None = None
     """The file that was planned; None if it is not recorded."""
+    described_by: DescriptionFile | None = None
+    """The user's descriptions with which it was planned, or None."""
 
     @property
     def states(self) -> dict[str, Tensor]:
@@ -91,6 +94,7 @@ def load_plan(directory: Path, progress: Progress = silent, *, own_worker: int |
         folder.plan.estimate,
         data,
         folder.source,
+        folder.plan.described_by,
     )
 
 

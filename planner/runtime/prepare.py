@@ -7,10 +7,10 @@ checkpoints, data, weights, operators without a kernel, the whole model, the wor
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -50,6 +50,10 @@ if TYPE_CHECKING:  # chosen_engine alone knows which engine it is
 
 _SHOWN: Final = 8
 """Names of inputs in a line."""
+
+
+References: TypeAlias = Callable[[LoadedPlan], Mapping[tuple[str, str], ForeignReference]]
+"""By (domain, op type), operators in NumPy that ONNX does not define, of a plan."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def read_start(
     options: RunOptions,
     stack: contextlib.ExitStack,
     world: World | None,
-    references: Mapping[tuple[str, str], ForeignReference],
+    references: References,
 ) -> Start:
     """Reads a plan and what is given to it; see ``run_with``.
 
@@ -124,7 +128,7 @@ def read_start(
         options: as asked.
         stack: what is opened is closed with it.
         world: see ``Start``.
-        references: see ``Start``.
+        references: of the loaded plan; see ``Start``.
     """
     _check(options)
     check_choice(options, world)
@@ -151,7 +155,17 @@ def read_start(
         rates = _rates_before(checkpoint.lr, options)
     weights = None if options.weights is None else WeightFile(options.weights, graph)
     start = Start(
-        loaded, options, world, references, rates, options.steps or 1, loss_of(graph), {}, None, checkpoint, weights
+        loaded,
+        options,
+        world,
+        references(loaded),
+        rates,
+        options.steps or 1,
+        loss_of(graph),
+        {},
+        None,
+        checkpoint,
+        weights,
     )
     fixed, batches = _data(graph, options.inputs, start.supplied)
     feed = _feed(options, batches, checkpoint)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from planner.options.running import RunOptions
 from planner.runtime.already_done import already_done
 from planner.runtime.engine.core.transport import Transport
 from planner.runtime.engine.mpi.world import World
 from planner.runtime.execute import Iterations
-from planner.runtime.judge.reference import ForeignReference
 from planner.runtime.plan_files import LoadedPlan
-from planner.runtime.prepare import prepared, read_start
+from planner.runtime.prepare import References, prepared, read_start
 from planner.runtime.run_report import RunResult
 
 
@@ -23,7 +20,7 @@ def run_with(
     options: RunOptions,
     *,
     world: World | None = None,
-    references: Mapping[tuple[str, str], ForeignReference] = MappingProxyType({}),
+    references: References = lambda plan: {},
     transport: Transport | None = None,
 ) -> RunResult:
     """Runs a plan's workers and counts what they move.
@@ -36,7 +33,7 @@ def run_with(
             only run in this process, others in a supervised child.
         options: how it is run; of the plan's folder they say nothing here.
         world: the ranks, of the engine ``mpi``.
-        references: by (domain, op type), operators that ONNX does not define in NumPy, to verify by.
+        references: the operators that ONNX does not define in NumPy, to verify the loaded plan by.
         transport: in place of the usual one; only where the workers run in this process.
 
     Raises:

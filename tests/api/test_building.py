@@ -131,8 +131,9 @@ def test_models_that_are_there_are_made_anew_by_force_alone(bare: Path) -> None:
     with pytest.raises(UsageError, match="has the models of its workers"):
         api.build(bare)
     (bare / "worker1.onnx").write_bytes(b"damaged")
-    with pytest.raises(ModelError, match="do not belong together"):
+    with pytest.raises(ModelError, match="do not belong together") as refused:
         open_folder(bare)
+    assert refused.value.hint == f"make the workers' models anew: tofu build {bare} --force"
     api.build(bare, force=True)
     assert contents(bare) == before
 
@@ -158,6 +159,7 @@ def test_what_is_no_plan_or_another_model_is_refused(bare: Path, tmp_path: Path)
     with pytest.raises(ModelError, match="do not belong together") as refused:
         api.build(bare)
     assert refused.value.facts == ("model.onnx is not the file that was planned: its digest differs",)
+    assert refused.value.hint == "plan the model again with `tofu plan`"
 
 
 def test_a_plan_that_states_other_memory_is_refused(bare: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from planner import api
 from planner.commands import main as cli
 from planner.features.zoo.models import build
 from planner.gate.baseline import Baseline
@@ -34,6 +35,19 @@ def check(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, s
 
 
 Check = Callable[[str], tuple[int, str, str]]
+
+
+def test_a_plan_says_for_how_many_workers_it_is(check: Check) -> None:
+    model("mlp-2x24", "m.onnx")
+    for workers in (2, 4):
+        api.plan(Path("m.onnx"), gpus=workers, effort="quick", out=Path(f"on{workers}"), models=False)
+    assert check("on2 on4 --update")[0] == 0
+    plans = [list(costs.plans) for costs in Baseline.from_json(Path("costs.json").read_text(), "").models.values()]
+    assert plans == [[2], [4]]
+    assert check("on4")[0] == 0
+    code, _, err = check("m.onnx")
+    assert code == 2
+    assert "for how many GPUs?" in err
 
 
 def model(name: str, file: str, batch: int = 40) -> Graph:

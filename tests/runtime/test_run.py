@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 import pytest
 
+from planner import api
+from planner.artifacts import plan_folder
 from planner.artifacts.plan_folder import write_folder
 from planner.artifacts.program import Fetch, Piece
 from planner.artifacts.worker_model import WorkerModels
@@ -151,6 +153,16 @@ def test_wrong_numbers_fail_the_verification(halo: Any) -> None:
     result = run_plan(wrong.plan, verify=True)
     assert result.verified is False
     assert str(result.difference()).startswith("the split run differs from the whole model\n  step 1, Y: ")
+
+
+def test_a_folder_is_opened_once_with_verification_too(
+    training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, opened = training.write(tmp_path / "plan"), []
+    digest_of = plan_folder.digest_of
+    monkeypatch.setattr(plan_folder, "digest_of", lambda file: opened.append(file.name) or digest_of(file))
+    assert api.run(directory, verify=True, engine="local").verified
+    assert opened.count("model.onnx") == 1
 
 
 def test_files_that_do_not_belong_together_are_refused(training: Any, tmp_path: Path) -> None:

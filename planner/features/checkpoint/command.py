@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import JSON
+from planner.commands.options import JSON, output_file
 from planner.commands.show import show as show_result
 
 _DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
@@ -40,14 +40,7 @@ def show(directory: Path, json_wanted: bool) -> int:
 
 @checkpoint.command()
 @_DIRECTORY
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Where to write whole weights: .safetensors or .npz, or .onnx with --forward.",
-)
+@output_file("Where to write it: FILE.safetensors or FILE.npz, or FILE.onnx with --forward.")
 @click.option(
     "--step",
     "number",

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import JSON
+from planner.commands.options import JSON, output_file
 from planner.commands.show import chosen_plan, show
 
 
@@ -20,14 +20,7 @@ from planner.commands.show import chosen_plan, show
     help="jax: the step in JAX, which moves what the plan says; placements: the tilings as placements of PyTorch's "
     "DTensor; sharding: the model with the tilings as ONNX sharding annotations.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Where to write it: FILE.py, or FILE.onnx.",
-)
+@output_file("Where to write it: FILE.py, or FILE.onnx.")
 @JSON
 def export(directory: Path | None, to: str, output: Path, json_wanted: bool) -> int:
     """Write the plan in DIR for another runtime: tilings and strategies, as code that a person can read.

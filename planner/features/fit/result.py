@@ -13,13 +13,13 @@ from planner.short_repr import ShortRepr
 
 @dataclass(frozen=True, slots=True)
 class FitRow:
-    """The memory of plans of a model on so many workers."""
+    """The memory of a model's plans for one number of workers."""
 
     workers: Positive
     at_least_bytes: int
     """Every plan takes so much at least on some worker."""
     least_bytes: int | None = None
-    """The bytes of the leanest plan that was found, on a worker; None: none was looked for, since no plan can fit."""
+    """The bytes on a worker of the plan with the smallest memory; None: none was looked for, since no plan can fit."""
     least_recompute: Literal["none", "auto"] | None = None
     """The tensors that it recomputes for the backward pass: ``none``, or, as ``plan --recompute auto`` would, ``auto``.
     """
@@ -43,7 +43,7 @@ class FitRow:
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """The largest tensors on so many workers, which are too few."""
+    """The largest tensors for a number of workers that is too small."""
 
     workers: Positive
     op: str

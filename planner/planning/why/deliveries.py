@@ -189,6 +189,15 @@ class _Wording:
         return full if self.split else brief
 
 
+def _sent(need: Boxes, have: Boxes) -> str:
+    """The collective where some workers need nothing: one worker gives all others the same, or several give."""
+    takes = need.cross_overlap(have) > 0
+    np.fill_diagonal(takes, val=False)
+    same = need.cross_overlap(need) == need.elements
+    is_alike = same[np.ix_(takes.any(1), takes.any(1))].all()
+    return "broadcast" if takes.any(0).sum() == 1 and is_alike else "exchange"
+
+
 def collective(need: Boxes, have: Boxes, *, is_partial: bool) -> str:
     """The collective that gives each worker the region that it needs.
 
@@ -200,7 +209,7 @@ def collective(need: Boxes, have: Boxes, *, is_partial: bool) -> str:
         is_partial: whether workers have partial sums.
     """
     if not need.elements.all():
-        return "reduce" if is_partial else "send"
+        return "reduce" if is_partial else _sent(need, have)
     if is_partial:
         return "reduce-scatter" if (need.elements < have.elements).any() else "all-reduce"
     if not have.elements.all():

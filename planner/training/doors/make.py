@@ -99,7 +99,7 @@ def settings_of(options: TrainingOptions, training: Made) -> tuple[tuple[str, st
     return (
         (
             "optimizer",
-            training.optimizer + f", learning rate {options.lr:g}, {decay}" * (training.optimizer != _MODELS_OWN),
+            training.optimizer + f", learning rate {options.rate:g}, {decay}" * (training.optimizer != _MODELS_OWN),
         ),
         *((("groups", "; ".join(options.group)),) if options.group else ()),
         ("precision", weights if options.precision == "float32" else f"{options.precision}, {weights} weights"),
@@ -140,7 +140,7 @@ def make_training_info(path: Path, options: TrainingOptions, batch: int | None =
     training = _from_forward(path, _opened(path, options, batch), options, batch)
     assert training.forward is not None, "it was made of one"
     model = training_info_model(
-        training.forward, loss=options.loss, optimizer=options.optimizer, learning_rate=options.lr,
+        training.forward, loss=options.loss, optimizer=options.optimizer, learning_rate=options.rate,
         hyper=hyper, output=options.loss_input, labels=training.labels,
         parameters=training.parameters,
     )  # fmt: skip
@@ -202,7 +202,7 @@ def _built(
     parameters = parameters.with_evidence(frozenset(opened.held), "an input of the file, held as a constant", "input")
     hyper, schedule = update_of(options)
     step = build_training_graph(
-        graph, loss=options.loss, optimizer=options.optimizer, learning_rate=options.lr,
+        graph, loss=options.loss, optimizer=options.optimizer, learning_rate=options.rate,
         hyper=hyper, schedule=schedule, labels=options,
         batchnorm=options.batchnorm, dropout=options.dropout, batch=batch, output=options.loss_input,
         precision=options.precision, switched=True, parameters=parameters,
@@ -246,7 +246,7 @@ def _from_gradients(path: Path, opened: Opened, options: TrainingOptions, batch:
     if optimizer is None:
         raise UsageError("with which optimizer?", hint=_WHICH_OPTIMIZER)
     step = with_optimizer(
-        opened.graph, pairs, optimizer=optimizer, learning_rate=options.lr, hyper=hyper, schedule=schedule,
+        opened.graph, pairs, optimizer=optimizer, learning_rate=options.rate, hyper=hyper, schedule=schedule,
         running=opened.running,
     )  # fmt: skip
     return Made(step, _MODELS_OWN, optimizer)
