@@ -49,6 +49,7 @@ class Stop(Interrupt):
 
     Attributes:
         stopped_by: why work was left out; None where none was.
+        ends_at: when the search ends, by ``time.monotonic``; None: nobody says.
         must_fit: only a plan that was seen to fit into a limit on memory can be written.
     """
 
@@ -56,7 +57,7 @@ class Stop(Interrupt):
         super().__init__()
         self.stopped_by: StoppedBy | None = None
         self.must_fit = False
-        self._ends_at: float | None = None
+        self.ends_at: float | None = None
         self._left_out: dict[str, None] = {}
 
     @property
@@ -64,18 +65,13 @@ class Stop(Interrupt):
         """Whether there is a plan that can be written."""
         return self.can_end
 
-    @property
-    def ends_at(self) -> float | None:
-        """When the search ends, by ``time.monotonic``; None: nobody says."""
-        return self._ends_at
-
     def end_after(self, seconds: float) -> None:
         """Has the search end when so many seconds from now are over.
 
         Args:
             seconds: more than 0.
         """
-        self._ends_at = time.monotonic() + seconds
+        self.ends_at = time.monotonic() + seconds
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -100,7 +96,7 @@ class Stop(Interrupt):
         """The reason why the search is to end now; None: it goes on."""
         if self._is_interrupted:
             return "interrupt"
-        return "time" if self._ends_at is not None and time.monotonic() >= self._ends_at else None
+        return "time" if self.ends_at is not None and time.monotonic() >= self.ends_at else None
 
     def leaves_out(self, work: str) -> bool:
         """Whether work is left out since the search is to end; what is left out is noted.

@@ -139,9 +139,7 @@ class CheckOptions(DimOptions):
 
     models: Path | Sequence[Path] = argument(kw_only=False)
     gpus: int | Sequence[int] | None = option(
-        "How many GPUs; each model for each.  [default: those of the plan that MODEL is]",
-        default=None,
-        metavar="K,K,...",
+        "How many GPUs; each model for each.  [default: those of the plan]", default=None, metavar="K,K,..."
     )
     baseline: Path = option("What plans cost before; --update writes it.", metavar="FILE.json")
     max_increase: str = option("How much more is allowed.", default="0%", shows_default=True, metavar="SHARE")

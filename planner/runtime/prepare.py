@@ -154,18 +154,9 @@ def read_start(
     if rates is None and checkpoint is not None and checkpoint.lr is not None:
         rates = _rates_before(checkpoint.lr, options)
     weights = None if options.weights is None else WeightFile(options.weights, graph)
+    judged_by = references(loaded)
     start = Start(
-        loaded,
-        options,
-        world,
-        references(loaded),
-        rates,
-        options.steps or 1,
-        loss_of(graph),
-        {},
-        None,
-        checkpoint,
-        weights,
+        loaded, options, world, judged_by, rates, options.steps or 1, loss_of(graph), {}, None, checkpoint, weights
     )
     fixed, batches = _data(graph, options.inputs, start.supplied)
     feed = _feed(options, batches, checkpoint)
