@@ -21,15 +21,15 @@ class Cause:
     """Tensors, or ops, that cost something for one and the same reason."""
 
     kind: Subject
-    """``tensor``: bytes move because of it; ``op``: it repeats work, or divides it unevenly (excess)."""
+    """``tensor``: bytes move because of it; ``op``: it repeats work, or divides it unevenly (penalty)."""
     names: tuple[str, ...]
     """The names of the tensors or ops, the dearest first; at least one."""
     cost_bytes: int
-    """The cost of all of them, in an iteration, over all workers: moved bytes, or excess; both of ops with their
+    """The cost of all of them, in an iteration, over all workers: moved bytes, or penalty; both of ops with their
     tensors.
     """
     share: SignedFloat
-    """The share of the plan's cost (moved bytes and excess)."""
+    """The share of the plan's cost (moved bytes and penalty)."""
     reason: str
     """One sentence without a full stop, true of each of them."""
 
@@ -76,7 +76,7 @@ class RunnerUp:
     pin: str
     """The option that asks for it: ``W=S(0)``, as ``tofu plan --pin`` takes it; "" of an op, which cannot be pinned."""
     cost_bytes: int | None
-    """Moved bytes and excess of a plan with that choice, found near the plan: the best one costs at most so much; None
+    """Moved bytes and penalty of a plan with that choice, found near the plan: the best one costs at most so much; None
     where there is no plan."""
     moved_bytes: int | None
     """The moved part of ``cost_bytes``."""
@@ -119,9 +119,9 @@ class Why:
     moved_bytes: int
     """The sum over ``deliveries``."""
     excess_bytes: int
-    """The excess of an op's repeated or uneven work; 0 of a tensor."""
+    """The penalty of an op's repeated or uneven work; 0 of a tensor."""
     plan_cost_bytes: int
-    """Moved bytes and excess of the plan, with which runners-up are compared."""
+    """Moved bytes and penalty of the plan, with which runners-up are compared."""
     reason: str
     """One sentence without a full stop."""
     runners_up: tuple[RunnerUp, ...]

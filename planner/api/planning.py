@@ -48,7 +48,7 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
         topology: a topology file, or the name of one that ships.
         memory: what the tensors of a worker may take, such as ``12GiB``, or in bytes; None: what the topology's devices
             have.
-        objective: ``bytes``: the least cost, moved bytes and excess; ``time``: the least that an iteration is estimated
+        objective: ``bytes``: the least of moved bytes and penalty; ``time``: the least that an iteration is estimated
             to take, for which there must be a topology; None: time where there is one, as ``objective_of`` says.
         rates: what repeated and uneven work is worth in moved bytes: how fast a link, a memory and a device are, such
             as ``link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s``; None: those of ``planner.machine.rates``.

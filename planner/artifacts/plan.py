@@ -158,7 +158,7 @@ class Partitioning(ShortRepr):
     computing_bytes: int
     """The time of one device for the whole step, in bytes of its link (``planner.cost.excess``)."""
     excess_bytes: int
-    """The excess of repeated and unevenly divided ops, in the same unit."""
+    """The penalty of repeated and unevenly divided ops, in the same unit."""
     repeated_bytes: int
     """The part of that for duplicated work; the rest is for waiting."""
     strategy: str
@@ -177,7 +177,7 @@ class Partitioning(ShortRepr):
 
     @property
     def cost(self) -> int:
-        """The quantity that the search minimizes: moved bytes and excess."""
+        """The quantity that the search minimizes: moved bytes and penalty."""
         return self.moved_bytes + self.excess_bytes
 
     @property
@@ -210,7 +210,7 @@ class Plan(Form, Partitioning):
     ``gap_of``; None where no bound was computed.
     """
     gap_of: GapOf
-    """The quantity that ``certified_gap`` is a share of: ``bytes``, moved bytes and excess, or ``time``, as the
+    """The quantity that ``certified_gap`` is a share of: ``bytes``, moved bytes and penalty, or ``time``, as the
     search's tables add it up.
     """
     model_digest: Sha256

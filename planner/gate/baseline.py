@@ -38,7 +38,7 @@ class PlanCost:
     told: ClassVar = "cost moved_bytes peak_bytes certified_gap"
 
     cost: int
-    """The moved bytes, and the excess of repeated and uneven work (``planner.cost.excess``)."""
+    """The moved bytes, and the penalty of repeated and uneven work (``planner.cost.excess``)."""
     moved_bytes: int
     """The bytes that move between workers in one iteration."""
     peak_bytes: int

@@ -34,7 +34,7 @@ class ComparisonRow:
     peak_bytes: int | None
     """The bytes of the worker with the largest arrays."""
     excess_bytes: int | None
-    """The excess of repeated and uneven work."""
+    """The penalty of repeated and uneven work."""
     search_seconds: float | None
     reason: str = ""
     estimated_seconds: float | None = None

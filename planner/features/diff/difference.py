@@ -50,7 +50,7 @@ class OpSide:
     op_type: str
     strategy: str
     excess_bytes: int | None
-    """The excess of its repeated and uneven work; None where that is not known."""
+    """The penalty of its repeated and uneven work; None where that is not known."""
 
     @property
     def amount(self) -> int:
@@ -63,7 +63,7 @@ AnyChange = TypeVar("AnyChange", bound="TensorChange | OpChange")
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sum over several tensors or ops: moved bytes, or excess."""
+    """The sum over several tensors or ops: moved bytes, or penalty."""
 
     a: int
     """The amount in the first plan."""
@@ -131,7 +131,7 @@ class OpChange(Change[OpSide]):
 
     @property
     def total_if_known(self) -> Total | None:
-        """``total``; None where the excess of ops is not known."""
+        """``total``; None where the penalty of ops is not known."""
         is_known = all(side is None or side.excess_bytes is not None for side in (self.a, self.b))
         return self.total if is_known else None
 
@@ -173,7 +173,7 @@ class Difference(ShortRepr):
     """Tensors that both plans have."""
     compared_ops: int
     knows_excess: bool
-    """Whether the excess of ops is known; it is not where they are described by a file that was not given."""
+    """Whether the penalty of ops is known; it is not where they are described by a file that was not given."""
 
     @property
     def a(self) -> ComparedPlan:

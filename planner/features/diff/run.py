@@ -48,7 +48,7 @@ def diff(options: DiffOptions) -> Difference:  # noqa: D417 - those are the fiel
     progress("looking for what they have in common")
     matching = counterparts(first.model, second.model)
     _refuse_unrelated(first, second, matching)
-    tell = in_part(progress, "excess")
+    tell = in_part(progress, "penalty")
     excess = []
     for planned in (first, second):
         tell(str(planned.path))
@@ -57,7 +57,7 @@ def diff(options: DiffOptions) -> Difference:  # noqa: D417 - those are the fiel
 
 
 def _excess(planned: PlannedModel) -> Mapping[str, int] | None:
-    """The excess of each op; None where the descriptions are not there that the plan was made with."""
+    """The penalty of each op; None where the descriptions are not there that the plan was made with."""
     descriptions, source = of_plan(planned.plan.described_by)
     return planned.excess(descriptions) if source == planned.plan.described_by else None
 

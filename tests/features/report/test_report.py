@@ -332,7 +332,7 @@ def test_a_page_says_where_it_comes_from(folder: Path, tmp_path: Path) -> None:
     assert plan.model_digest in footer
     assert f"by tofu {planner.__version__}" in footer
     assert f"tofu report {folder} -o {tmp_path / 'p.html'}" in footer
-    assert f"the plan takes {format_bytes(plan.cost)} a step, moved and excess" in page
+    assert f"the plan takes {format_bytes(plan.cost)} a step, moved and penalty" in page
 
 
 def test_layers_add_up_to_the_estimate_with_equal_ones_in_one_row(tmp_path: Path) -> None:

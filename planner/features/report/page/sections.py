@@ -56,7 +56,7 @@ def _lead(facts: PlanFacts) -> str:
         theirs = "" if rival is None else format_seconds(rival)
     else:
         price, rival = plan.cost, None if data is None else (data.moved_bytes or 0) + (data.excess_bytes or 0)
-        amount = f"{format_bytes(plan.cost)} a step, moved and excess"
+        amount = f"{format_bytes(plan.cost)} a step, moved and penalty"
         theirs = "" if rival is None else format_bytes(rival)
     workers = f"{plan.workers} worker{'s' * (plan.workers > 1)}"
     if data is None or rival is None:
@@ -83,7 +83,7 @@ def gap(facts: PlanFacts) -> str:
     plan = facts.plan
     if plan.certified_gap is None:
         return "no bound was computed; `tofu plan` with --effort normal or thorough has one, where the graph allows"
-    measure = {"bytes": "moved bytes and excess", "time": "time, as the tables of the search add it up"}[plan.gap_of]
+    measure = {"bytes": "moved bytes and penalty", "time": "time, as the tables of the search add it up"}[plan.gap_of]
     return f"at most {format_ratio(plan.certified_gap)} above the least {measure} among {gap_scope(plan)}"
 
 
@@ -180,7 +180,7 @@ def why(facts: PlanFacts) -> Markup:
     causes = [
         (
             some(cause.names, _SHOWN_NAMES),
-            "moves" if cause.kind == "tensor" else "excess",
+            "moves" if cause.kind == "tensor" else "penalty",
             format_bytes(cause.cost_bytes),
             format_ratio(cause.share),
             cause.reason,
