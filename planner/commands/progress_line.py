@@ -85,6 +85,7 @@ class ProgressLine:
         """See ``PhasedProgress``."""
         with self._lock:
             self._phase, self._phase_ends_at = f"[{number}/{phases} {phase}] ", ends_at
+            self._doing, self._cost, self._work_ends_at = "", None, None
 
     def count(self, doing: str, done: int, items: int) -> None:
         """See ``PhasedProgress``; the pace is that since the first count of this work."""
@@ -104,7 +105,7 @@ class ProgressLine:
         """Shows the present work: at once where the line is in place, else when it is time for a line."""
         with self._lock:
             instant = self._clock()
-            if not self._doing:
+            if not (self._doing or self._phase):
                 return
             if self.is_in_place:
                 self._write(_START_OF_LINE + _cut(self._text(instant), self._columns() - 1) + _ERASE)
@@ -124,7 +125,7 @@ class ProgressLine:
     def end(self) -> None:
         """Removes the line; nothing is shown any more."""
         with self._lock:
-            self._doing = ""
+            self._doing = self._phase = ""
             self._remove()
 
     def _remove(self) -> None:
@@ -143,7 +144,7 @@ class ProgressLine:
             parts.append(f"cost {format_bytes(self._cost)}")
             if self._lower is not None and 0 < self._lower <= self._cost:
                 parts.append(f"gap {format_ratio(self._cost / self._lower - 1)}")
-        return printable("  ".join(parts))
+        return printable("  ".join(filter(None, parts)))
 
     def _columns(self) -> int:
         assert self._stream is not None, "where nothing is shown, nothing is in place"

@@ -144,8 +144,13 @@ def test_phases_are_counted_with_the_time_that_the_user_gave(clock: Clock) -> No
         line.tick()
         assert "left" not in shown(stream)
         phase("writing")
+        line.tick()
+        assert shown(stream) == "[3/3 writing] 3:21"
         line("writing the plan")
         assert shown(stream) == "[3/3 writing] 3:21  writing the plan"
+    line.end()
+    line.tick()
+    assert shown(stream) == ""
 
 
 def test_a_tenth_of_counted_items_tells_when_the_others_are_done(clock: Clock) -> None:
