@@ -121,7 +121,7 @@ def microsoft_nodes(op: Op, graph: KnownGraph, *, is_plan: bool) -> Nodes | None
     form = microsoft_form(op, graph.tensors, graph.values, graph.opset, is_plan=is_plan)
     if form is None:
         return None
-    nodes = _with_constants((form.constants, form.ops), graph)
+    nodes = _with_constants((form.constants, tuple(form.ops)), graph)
     for name, value in form.weights.items():
         graph.know_weight(name, value)
     return nodes
