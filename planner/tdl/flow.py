@@ -148,9 +148,9 @@ def digits(index: Affine, extents: Mapping[str, int]) -> tuple[Digit, ...] | Non
             case Symbol(variable, End.FIRST):
                 inner: tuple[Digit, ...] | None = (Digit(1, variable, 1, extents[variable]),)
             case Floor(of, divisor):
-                inner = _divided(digits(of, extents), divisor)
+                _, inner = _halves(digits(of, extents), divisor)
             case Remainder(first, _, divisor, End.FIRST):
-                inner = _remaining(digits(first, extents), divisor)
+                inner, _ = _halves(digits(first, extents), divisor)
             case _:
                 inner = None
         if inner is None:
@@ -161,22 +161,14 @@ def digits(index: Affine, extents: Mapping[str, int]) -> tuple[Digit, ...] | Non
     return tuple(terms) if apart and not index.constant else None
 
 
-def _divided(number: tuple[Digit, ...] | None, divisor: int) -> tuple[Digit, ...] | None:
-    """The digits of ``number // divisor``."""
-    halves = _halves(number, divisor)
-    return None if halves is None else halves[1]
-
-
-def _remaining(number: tuple[Digit, ...] | None, divisor: int) -> tuple[Digit, ...] | None:
-    """The digits of ``number % divisor``."""
-    halves = _halves(number, divisor)
-    return None if halves is None else halves[0]
-
-
-def _halves(number: tuple[Digit, ...] | None, divisor: int) -> tuple[tuple[Digit, ...], tuple[Digit, ...]] | None:
-    """The digits below a divisor, and those from it on, divided by it; None where it divides no digit evenly."""
+def _halves(
+    number: tuple[Digit, ...] | None, divisor: int
+) -> tuple[tuple[Digit, ...], tuple[Digit, ...]] | tuple[None, None]:
+    """The digits of ``number % divisor`` and of ``number // divisor``; None where it divides a digit unevenly."""
+    if number is None:
+        return None, None
     below, above = list[Digit](), list[Digit]()
-    for digit in number or ():
+    for digit in number:
         if digit.end <= divisor:
             below.append(digit)
         elif digit.stride % divisor == 0:
@@ -186,8 +178,8 @@ def _halves(number: tuple[Digit, ...] | None, divisor: int) -> tuple[tuple[Digit
             below.append(Digit(digit.stride, digit.variable, digit.inner, lower))
             above.append(Digit(1, digit.variable, digit.inner * lower, digit.size // lower))
         else:
-            return None
-    return None if number is None else (tuple(below), tuple(above))
+            return None, None
+    return tuple(below), tuple(above)
 
 
 _BESIDE: Final = "it takes some of the samples, or puts other elements beside them or repeats them, along the batch"
