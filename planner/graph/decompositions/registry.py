@@ -11,6 +11,7 @@ from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from planner.errors import ModelError
 from planner.graph.core.model import Op, qualified
 
 Function: TypeAlias = Callable[[Any, Op], "tuple[str, ...] | None"]
@@ -55,6 +56,17 @@ class Decomposition:
     def __call__(self, writer: Any, op: Op) -> tuple[str, ...] | None:
         """Emits what stands for an op, see ``Function``."""
         return self.function(writer, op)
+
+    def of_foreign(self, writer: Any, op: Op) -> tuple[str, ...] | None:
+        """Emits what stands for an op that ONNX has no schema of: the function finds out that a node is not one.
+
+        Raises:
+            ModelError: the node has not the inputs or attributes of the operator.
+        """
+        try:
+            return self.function(writer, op)
+        except (AssertionError, IndexError, KeyError, ValueError) as error:
+            raise ModelError("its inputs or attributes are not those of the operator") from error
 
     @property
     def text(self) -> str:

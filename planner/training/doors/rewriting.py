@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 from onnx import ModelProto, defs
 
-from planner.errors import ModelError, UnsupportedError
+from planner.errors import UnsupportedError
 from planner.graph.core.attributes import refuse
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import Attribute, Graph, Op
-from planner.graph.decompositions.registry import Decomposition, Purpose, decomposition
+from planner.graph.decompositions.registry import Purpose, decomposition
 from planner.graph.files.protos import op_to_node
 from planner.graph.folding.foreign import IN_DEFAULT_DOMAIN
 from planner.graph.folding.known import KnownGraph
@@ -90,7 +90,7 @@ class Rewriting(Builder):
         first = len(self.ops)
         with self.scope(op.name):
             if rule := decomposition(Purpose.ARTIFACTS, op) or decomposition(Purpose.UPDATE, op):
-                self._name_results(op, self._results(rule, op))
+                self._name_results(op, rule.of_foreign(self, op) or ())
             elif (
                 not op.domain and not defs.has(op.op_type, self._written_at, "") and op.op_type not in IN_DEFAULT_DOMAIN
             ):
@@ -102,17 +102,6 @@ class Rewriting(Builder):
         emitted = [self._with_name(body_op.renamed(self._final)) for body_op in self.ops[first:]]
         self._emitted_names.clear()  # what the graph has under a name keeps that
         return [(body_op.name, op_to_node(body_op)) for body_op in emitted]
-
-    def _results(self, rule: Decomposition, op: Op) -> Sequence[str]:
-        """What stands for an op that ONNX has no schema of: what a node lacks shows only where it is looked for."""
-        try:
-            return rule(self, op) or ()
-        except (AssertionError, IndexError, KeyError, ValueError) as error:
-            why = f": {error}" if isinstance(error, AssertionError) and error.args else ""
-            raise ModelError(
-                f"{len(op.inputs)} inputs, of shapes or with attributes that the operator does not take{why}; "
-                "is the file whole? make it again with onnxruntime-training's generate_artifacts"
-            ) from error
 
     def _name_results(self, op: Op, results: Sequence[str]) -> None:
         """The outputs of an op get the names that the file has for them."""

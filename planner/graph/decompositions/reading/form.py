@@ -101,11 +101,7 @@ def microsoft_form(
     """
     for purpose in (Purpose.READING,) if is_plan else (Purpose.READING, Purpose.PARTS, Purpose.WHOLE):
         writer, rule = FormWriter(op, tensors, values, opset), decomposition(purpose, op)
-        try:
-            results = None if rule is None else rule(writer, op)
-        # ONNX has no schema of these operators: a form finds out by itself that a node is not one.
-        except (AssertionError, IndexError, KeyError, ValueError):
-            raise ModelError("its inputs or attributes are not those of the operator") from None
+        results = None if rule is None else rule.of_foreign(writer, op)
         if results is not None:
             if any(op.outputs[len(results) :]):
                 raise ModelError(f"it has {len(op.outputs)} outputs, and the operator {len(results)}")
