@@ -66,8 +66,7 @@ def options(record: type[Record]) -> type[Record]:
 def flags_of(field: dataclasses.Field[Any]) -> tuple[str, ...]:
     """The flags of a field that is an option; the last one is the long one."""
     name = field.name.replace("_", "-")
-    flags: tuple[str, ...] = field.metadata["option"].flags
-    return flags or (f"--no-{name}" if field.default is True else f"--{name}",)
+    return field.metadata["option"].flags or (f"--no-{name}" if field.default is True else f"--{name}",)
 
 
 def words_of(record: Any, but: Collection[str] = ()) -> tuple[str, ...]:

@@ -322,7 +322,7 @@ def test_a_page_of_a_plan_that_moves_nothing(tmp_path: Path) -> None:
     assert "other ops move the rest" not in page
     assert "Nothing moves over its links." in page
     footer = page[page.index("<footer>") :]
-    assert f"tofu plan {tmp_path / 'm.onnx'} --gpus 2 --topology dgx-h100</code>" in footer
+    assert f"tofu plan {tmp_path / 'm.onnx'} --gpus 2 --topology dgx-h100 --effort quick</code>" in footer
 
 
 def test_a_page_says_where_it_comes_from(folder: Path, tmp_path: Path) -> None:
