@@ -41,12 +41,12 @@ def test_descriptions_without_cases_are_not_verified(tmp_path: Path, read: str) 
 
 
 def test_a_description_that_cannot_be_read_is_no_empty_page(tmp_path: Path) -> None:
-    with pytest.raises(TofuError, match=r"microsoft\.Gelu|mine\.py"):
-        operators(tmp_path, "Gelu", "at[0] * at[1], at[1]").page("com.microsoft.Gelu")
+    with pytest.raises(TofuError, match=r"microsoft\.RotaryEmbedding|mine\.py"):
+        operators(tmp_path, "RotaryEmbedding", "at[0] * at[1], at[1]").page("com.microsoft.RotaryEmbedding")
 
 
 def test_a_good_description_in_the_place_of_a_shipped_one_is_shown(tmp_path: Path) -> None:
-    shown = operators(tmp_path, "Gelu", "at").page("com.microsoft.Gelu")
+    shown = operators(tmp_path, "RotaryEmbedding", "at").page("com.microsoft.RotaryEmbedding")
     assert shown.examples
 
 
