@@ -9,7 +9,6 @@ the same kernel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.parts.weighted_sums import by_head
 from planner.graph.decompositions.reading.form import FormWriter
 from planner.graph.decompositions.registry import Purpose, stands_for
-
-_PACKED: Final = "inputs packed into one"
 
 
 @stands_for("com.microsoft.Attention", purpose=Purpose.READING)
@@ -68,7 +65,7 @@ def multi_head_attention_form(writer: FormWriter, op: Op) -> tuple[str, ...] | N
     if is_plain and (not op.has_input(4) or _is_by_sample(writer, op, 4)):
         return None
     if op.has_input(8) or op.has_input(9) or not (op.has_input(1) and op.has_input(2)) or len(writer.sizes(0)) != 3:
-        raise refuse(op, _PACKED)
+        raise refuse(op, "inputs packed into one")
     if any(op.outputs[3:]):
         raise refuse(op, "the scores as an output")
     qkv, heads = list(op.inputs[:3]), _heads(op)
@@ -163,10 +160,8 @@ def _mask(writer: FormWriter, op: Op, slot: int, keys: int = 0) -> str:
         raise refuse(op, "a mask of four dims, which no kernel of the CPU takes")
     if _is_by_sample(writer, op, slot):
         return name
-    if not shape:
-        raise ModelError("its mask is a single number")
-    if shape[0] not in (2 * batch, 3 * batch + 2):
-        raise ModelError(f"its mask has {shape[0]} elements for {batch} samples")
+    if not shape or shape[0] not in (2 * batch, 3 * batch + 2):
+        raise ModelError(f"its mask is {list(shape)} for {batch} samples")
     # Of 2 · batch numbers the first are ends of samples, the others starts; of 3 · batch + 2 the first are lengths.
     ends = writer.slice(name, (0,), (batch,))
     if shape[0] != 2 * batch or not keys:
