@@ -258,11 +258,9 @@ class _Folder:
             for names in graph.deciding(op) if not op.domain and None in types.values() else ():
                 if None in types.values() and graph.demand(names):
                     types = self.inference.outputs(node, graph.tensors, graph.values)
-        except UnsupportedError as error:
-            self._blame(self.findings.unsupported, op, error.what)
-            return None
         except ModelError as error:
-            self._blame(self.findings.faults, op, error.what)
+            is_fault = not isinstance(error, UnsupportedError)
+            self._blame(self.findings.faults if is_fault else self.findings.unsupported, op, error.what)
             return None
         return types
 
@@ -282,11 +280,9 @@ class _Folder:
             return False
         try:
             nodes = nodes_of(op)
-        except UnsupportedError as error:
-            self._blame(self.findings.unsupported, op, error.what)
-            return True
         except ModelError as error:
-            self._blame(self.findings.faults, op, error.what)
+            is_fault = not isinstance(error, UnsupportedError)
+            self._blame(self.findings.faults if is_fault else self.findings.unsupported, op, error.what)
             return True
         self.take_all(nodes or ())
         return nodes is not None

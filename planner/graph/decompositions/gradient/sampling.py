@@ -187,8 +187,7 @@ def affine_grid(emit: Builder, op: Op) -> tuple[str, ...]:
     Raises:
         UnsupportedError: the image's size is not known.
     """
-    theta = op.inputs[0]
-    samples, _, *sizes = map(int, emit.known(op, 1, "size"))
+    theta, (samples, _, *sizes) = op.inputs[0], map(int, emit.known(op, 1, "size"))
     middles = [(2 * np.arange(count) + 1) / count - 1 for count in sizes]
     lines = middles
     if integer(op, "align_corners", 0):

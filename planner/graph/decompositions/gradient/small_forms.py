@@ -89,11 +89,10 @@ def short_time_fourier(emit: Builder, op: Op) -> tuple[str, ...]:
     Raises:
         UnsupportedError: the step or the length of frames is not known.
     """
-    signal, _, window, length = [*op.inputs, "", ""][:4]
+    signal, window = op.inputs[0], op.inputs[2] if op.has_input(2) else ""
     count, size, parts = emit.shape(signal)
-    frame = emit.shape(window)[0] if window else size
-    if length:
-        frame = int(emit.known(op, 3, "length of frames").item())
+    whole = emit.shape(window)[0] if window else size
+    frame = int(emit.known(op, 3, "length of frames").item()) if op.has_input(3) else whole
     stride = int(emit.known(op, 1, "step of frames").item())
     starts = np.arange(0, size - frame + 1, stride)
     places = emit.constant((starts[:, None] + np.arange(frame)).astype(np.int64), f"frames.{len(starts)}x{frame}")
