@@ -155,6 +155,7 @@ STATEMENTS: Mapping[str, Statement] = {
     "graph.decompositions.gradient.recurrent._ACTIVATIONS": Statement("ONNX lists them for its recurrent operators"),
     "graph.decompositions.reading.fused._ACTIVATIONS": Statement("ONNX Runtime lists them for its FusedConv"),
     "graph.folding.evaluate.FOLDABLE": Statement("what exporters compute shapes with: others stay ops"),
+    "graph.folding.infer._ERRATA": Statement("ONNX's inference has them wrong: others are right"),
     "graph.folding.operands._RULES": Statement("checks that ONNX's inference leaves out: it checks others"),
     "graph.folding.restated._FORMS": Statement("forms by known operands: others stay as they are"),
     "graph.folding.sizes._RULES": Statement("sizes that the runtime computes otherwise than ONNX: of others not"),

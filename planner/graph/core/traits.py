@@ -103,6 +103,11 @@ RANDOM: Final = named("Bernoulli Multinomial RandomNormal RandomNormalLike Rando
 """Other numbers in every run."""
 DRAWING: Final = RANDOM | {"Dropout"}
 """Random ones, and Dropout, which draws in training mode alone; see ``attributes.draws``."""
+SEQUENCES: Final = named(
+    "ConcatFromSequence SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength "
+    "SplitToSequence"
+)
+"""Operators on sequences that can be told in tensors, where the elements are known."""
 LOOPS: Final = frozenset(("Loop", "Scan"))
 CONTROL_FLOW: Final = LOOPS | {"If"}
 """Operators that can be executed whole, graphs and all, where the shapes of their outputs are static."""

@@ -12,7 +12,7 @@ from onnx import AttributeProto, NodeProto, TensorProto, numpy_helper
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.core.model import Attribute, DType, GraphAttribute, Op, Shape, TensorAttribute
 from planner.graph.core.subgraph import captured_names, graph_attribute, graph_proto
-from planner.graph.core.traits import CONTROL_FLOW
+from planner.graph.core.traits import CONTROL_FLOW, SEQUENCES
 from planner.graph.files.external import KEYS, external_value, stored_bytes
 
 MAX_OPSET: Final = 26
@@ -185,14 +185,9 @@ def refused_forms(node: NodeProto, *, takes_graphs: bool = False) -> str:
             return "control flow (a subgraph as attribute)"
         if attribute.type in _OTHER_FORMS:
             return f"{_OTHER_FORMS[attribute.type]} as attribute {attribute.name!r}"
-    if node.op_type.startswith(("Sequence", "Optional", "String")) or node.op_type in _NON_TENSOR_OPS:
+    if node.op_type.startswith(("Sequence", "Optional", "String")) or node.op_type in SEQUENCES:
         return "sequences, optionals and strings"
     return ""
-
-
-_NON_TENSOR_OPS: Final = frozenset(
-    {"ConcatFromSequence", "SplitToSequence", "ReverseSequenceMap", "RegexFullMatch", "ImageDecoder"}
-)
 
 
 def attribute_of(attribute: AttributeProto, owner: str, captured: tuple[str, ...] = ()) -> Attribute:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.core.model import Op, of_types
+from planner.graph.core.traits import SEQUENCES
 from planner.graph.decompositions.registry import Purpose, decomposition
 from planner.graph.folding.foreign import Operators
-from planner.graph.folding.sequences import SEQUENCE_OPS
 from planner.graph.folding.undescribed import undescribed_error
 from planner.printable import printable
 
@@ -117,4 +117,4 @@ _SHAPES_OF_OTHERS = (
 def _is_replaced(op: Op) -> bool:
     """Whether an op needs no description: others stand for it before a plan is made, or it is said why not."""
     purposes = (Purpose.READING,) if op.domain else (Purpose.PARTS, Purpose.RANDOM)
-    return any(decomposition(purpose, op) for purpose in purposes) or of_types(op, SEQUENCE_OPS) is not None
+    return any(decomposition(purpose, op) for purpose in purposes) or of_types(op, SEQUENCES) is not None

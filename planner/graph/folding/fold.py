@@ -34,7 +34,7 @@ from planner.graph.core.attributes import label
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Implied, Op, Tensor, TensorAttribute, of_types, qualified
 from planner.graph.core.subgraph import obstacle
-from planner.graph.core.traits import LOOPS
+from planner.graph.core.traits import LOOPS, SEQUENCES
 from planner.graph.core.wellformed import fresh_name
 from planner.graph.files.protos import op_of
 from planner.graph.folding.computed import compute, elide
@@ -52,7 +52,7 @@ from planner.graph.folding.restated import (
     nodes_by_operands,
     sequence_nodes,
 )
-from planner.graph.folding.sequences import SEQUENCE_OPS, SequenceError
+from planner.graph.folding.sequences import SequenceError
 
 Rewriting: TypeAlias = Callable[[KnownGraph], Callable[[Op], Nodes | None]]
 """Of a graph under way: the nodes that stand for an op; None where it stays."""
@@ -175,7 +175,7 @@ class _Folder:
 
     def _take_sequence(self, op: Op, node: NodeProto) -> bool:
         reads_one = any(operand in self.graph.sequences for operand in op.inputs)
-        if is_sequence := reads_one or _is_standard(op, *SEQUENCE_OPS):
+        if is_sequence := reads_one or _is_standard(op, *SEQUENCES):
             self._sequence(op)
         return is_sequence
 
@@ -289,7 +289,7 @@ class _Folder:
 
     def _sequence(self, op: Op) -> None:
         """What makes or reads a sequence."""
-        if not _is_standard(op, *SEQUENCE_OPS, "Identity"):
+        if not _is_standard(op, *SEQUENCES, "Identity"):
             self._blame(self.findings.unsupported, op, "sequences, optionals and strings")
             return
         try:

@@ -16,11 +16,6 @@ from planner.graph.core.attributes import integer
 from planner.graph.core.model import Op, Tensor
 from planner.graph.core.wellformed import namer
 
-SEQUENCE_OPS: Final = frozenset(
-    {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"}
-    | {"SequenceLength", "SplitToSequence"}
-)
-"""Those that can be told in tensors."""
 _AT_RUN_TIME: Final = "sequences, optionals and strings"
 
 
@@ -45,7 +40,7 @@ def sequence_form(
     tensors: Mapping[str, Tensor],
     value: Callable[[str], np.ndarray | None],
 ) -> SequenceForm:
-    """An op of ``SEQUENCE_OPS``, or an Identity of a sequence, in tensors.
+    """An op of ``traits.SEQUENCES``, or an Identity of a sequence, in tensors.
 
     Args:
         op: its operands are in ``sequences`` or ``tensors``.

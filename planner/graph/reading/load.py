@@ -13,12 +13,11 @@ from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, defs, h
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.core.model import qualified
 from planner.graph.core.subgraph import graphs_of, obstacle
-from planner.graph.core.traits import CONTROL_FLOW
+from planner.graph.core.traits import CONTROL_FLOW, SEQUENCES
 from planner.graph.core.wellformed import every_node, node_label
 from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.graph.files.protos import MAX_OPSET, refused_forms
 from planner.graph.folding.foreign import Operators
-from planner.graph.folding.sequences import SEQUENCE_OPS
 from planner.graph.reading.named_file import require_model
 from planner.graph.reading.older_forms import restated
 from planner.regular_file import read_regular
@@ -149,7 +148,7 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
         if not reason and operators is not None and node.op_type in CONTROL_FLOW:
             reason = obstacle(node, functions)
         if reason:
-            is_told = node.domain in ("", "ai.onnx") and (node.op_type in CONTROL_FLOW or node.op_type in SEQUENCE_OPS)
+            is_told = node.domain in ("", "ai.onnx") and node.op_type in CONTROL_FLOW | SEQUENCES
             (perhaps if is_told else facts)[f"{node_label(node)}: {reason}"] = None
         elif operators is not None and node.domain not in ("", "ai.onnx"):
             key = (node.domain, node.op_type)
