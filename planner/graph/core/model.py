@@ -32,7 +32,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -255,9 +255,21 @@ class Op:
         )
 
 
-def of_types(op: Op | None, op_types: Collection[str]) -> Op | None:
+class Typed(Protocol):
+    """An op, or a node of ONNX, where the default domain has two names."""
+
+    @property
+    def op_type(self) -> str: ...
+    @property
+    def domain(self) -> str: ...
+
+
+_Typed = TypeVar("_Typed", bound=Typed)
+
+
+def of_types(op: _Typed | None, op_types: Collection[str]) -> _Typed | None:
     """An op, if it is of one of these types of ONNX's own domain, or none is named; else None."""
-    return op if not op_types or (op is not None and not op.domain and op.op_type in op_types) else None
+    return op if not op_types or (op is not None and op.domain in ("", "ai.onnx") and op.op_type in op_types) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from itertools import count
 
 from onnx import GraphProto, NodeProto, TensorProto
 
-from planner.graph.core.model import GraphAttribute
+from planner.graph.core.model import GraphAttribute, of_types
 from planner.graph.core.traits import DRAWING, RANDOM
 
 
@@ -82,8 +82,7 @@ def obstacle(node: NodeProto, functions: Iterable[tuple[str, str]] = ()) -> str:
     for graph in graphs_of(node):
         for inner in graph.node:
             # A Dropout without training_mode drops nothing; with it, its value may be known nowhere but in a run.
-            drawing = DRAWING if any(inner.input[2:3]) else RANDOM
-            if inner.op_type in drawing and inner.domain in ("", "ai.onnx"):
+            if of_types(inner, DRAWING if any(inner.input[2:3]) else RANDOM):
                 return f"a graph inside of it draws random numbers ({inner.op_type}), other ones on every worker"
             if (inner.domain, inner.op_type) in called:
                 return f"a graph inside of it calls local function {inner.op_type}"

@@ -14,6 +14,7 @@ import numpy as np
 from onnx import NodeProto, helper, numpy_helper
 
 from planner.errors import ModelError
+from planner.graph.core.model import of_types
 from planner.graph.files.protos import shape_fault, stored_array
 
 LARGE_BYTES: Final = 2**20
@@ -49,7 +50,7 @@ def fill_nodes(name: str, array: np.ndarray, shape_name: str) -> list[NodeProto]
 
 def is_fill_node(node: NodeProto) -> bool:
     """Whether a node is of the kinds that ``fill_nodes`` writes."""
-    return not node.domain and node.op_type in ("Constant", "ConstantOfShape")
+    return of_types(node, ("Constant", "ConstantOfShape")) is not None
 
 
 def fills_of(nodes: list[NodeProto]) -> dict[str, np.ndarray]:
@@ -58,11 +59,9 @@ def fills_of(nodes: list[NodeProto]) -> dict[str, np.ndarray]:
     Raises:
         ModelError: they are not what ``fill_nodes`` writes.
     """
-    shapes = {node.output[0]: _value(node) for node in nodes if node.op_type == "Constant" and node.output}
+    shapes = {node.output[0]: _value(node) for node in nodes if of_types(node, ("Constant",)) and node.output}
     fills = {}
-    for node in nodes:
-        if node.op_type != "ConstantOfShape":
-            continue
+    for node in (node for node in nodes if of_types(node, ("ConstantOfShape",))):
         shape = shapes.get(node.input[0]) if node.input and node.output else None
         value = _value(node)
         is_shape = shape is not None and shape.ndim == 1 and shape.dtype == np.int64

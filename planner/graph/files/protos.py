@@ -10,7 +10,7 @@ import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.core.model import Attribute, DType, GraphAttribute, Op, Shape, TensorAttribute
+from planner.graph.core.model import Attribute, DType, GraphAttribute, Op, Shape, TensorAttribute, of_types
 from planner.graph.core.subgraph import captured_names, graph_attribute, graph_proto
 from planner.graph.core.traits import CONTROL_FLOW, SEQUENCES
 from planner.graph.files.external import KEYS, external_value, stored_bytes
@@ -178,7 +178,7 @@ def refused_forms(node: NodeProto, *, takes_graphs: bool = False) -> str:
         node: any node.
         takes_graphs: control flow can be executed whole.
     """
-    if takes_graphs and node.op_type in CONTROL_FLOW and node.domain in ("", "ai.onnx"):
+    if takes_graphs and of_types(node, CONTROL_FLOW):
         return ""
     for attribute in node.attribute:
         if attribute.type in _SUBGRAPHS or attribute.HasField("g") or attribute.graphs:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, NodeProto, TensorProto, helper
 
+from planner.graph.core.model import of_types
 from planner.graph.core.subgraph import graphs_of
 from planner.graph.core.wellformed import fresh_name
 
@@ -49,8 +50,9 @@ def inlined(
     graph_copy = GraphProto()
     graph_copy.CopyFrom(graph)
     initializers = [tensor for tensor in graph_copy.initializer if tensor.name not in bindings]
-    nodes = [node for node in graph_copy.node if not (_is_constant(node) and node.output[0] in bindings)]
-    fixed = {tensor.name for tensor in initializers} | {node.output[0] for node in nodes if _is_constant(node)}
+    constants = {node.output[0] for node in graph_copy.node if of_types(node, ("Constant",))}
+    nodes = [node for node in graph_copy.node if (constants & bindings.keys()).isdisjoint(node.output)]
+    fixed = {tensor.name for tensor in initializers} | (constants - bindings.keys())
     names = dict(bindings)
     fresh_names: set[str] = set()
     for name in (*(tensor.name for tensor in initializers), *sorted({name for node in nodes for name in node.output})):
@@ -88,10 +90,6 @@ def taken_branch(node: NodeProto, condition: bool, prefix: str, reserved: Collec
         if to and source != to
     ]
     return Inlined(branch.initializers, (*branch.nodes, *identities), tuple(node.output), branch.constants)
-
-
-def _is_constant(node: NodeProto) -> bool:
-    return bool(node.op_type == "Constant" and node.domain in ("", "ai.onnx"))
 
 
 def _fresh(wanted: str, reserved: Collection[str], fresh_names: set[str]) -> str:

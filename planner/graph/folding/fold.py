@@ -148,7 +148,7 @@ class _Folder:
             self.graph.keep_typed(op, types)
 
     def _take_constant(self, op: Op, node: NodeProto) -> bool:
-        if is_constant := _is_standard(op, "Constant"):
+        if is_constant := of_types(op, ("Constant",)) is not None:
             self._constant(op)
         return is_constant
 
@@ -166,16 +166,16 @@ class _Folder:
         return is_lost
 
     def _take_branch(self, op: Op, node: NodeProto) -> bool:
-        if is_decided := _is_standard(op, "If") and self.graph.demand(op.inputs[:1]):
+        if is_decided := of_types(op, ("If",)) is not None and self.graph.demand(op.inputs[:1]):
             self.take_all(branch_nodes(op, node, self.graph))
         return is_decided
 
     def _take_rounds(self, op: Op, node: NodeProto) -> bool:
-        return _is_standard(op, *LOOPS) and self._unroll(op, node)
+        return of_types(op, LOOPS) is not None and self._unroll(op, node)
 
     def _take_sequence(self, op: Op, node: NodeProto) -> bool:
         reads_one = any(operand in self.graph.sequences for operand in op.inputs)
-        if is_sequence := reads_one or _is_standard(op, *SEQUENCES):
+        if is_sequence := reads_one or of_types(op, SEQUENCES) is not None:
             self._sequence(op)
         return is_sequence
 
@@ -186,14 +186,14 @@ class _Folder:
         return nodes is not None
 
     def _take_elided(self, op: Op, node: NodeProto) -> bool:
-        if _is_standard(op, "Pad") and op.has_input(2) and self.graph.is_stated(op.inputs[2]):
+        if of_types(op, ("Pad",)) is not None and op.has_input(2) and self.graph.is_stated(op.inputs[2]):
             self.graph.demand(op.inputs[2:3])  # what lies beyond a border is part of its description
         return not op.domain and elide(op, self.graph, self.outputs)
 
     def _take_empty(self, op: Op, node: NodeProto, types: Types) -> bool:
         """Outputs without elements are known; of a Split the others are those of a smaller one."""
         empty = [tensor for tensor in types.values() if tensor is not None and not tensor.elements]
-        is_split = _is_standard(op, "Split")
+        is_split = of_types(op, ("Split",)) is not None
         for tensor in empty:
             self.graph.know_empty(tensor, is_kept=len(empty) < len(types) and not is_split)
         if empty and is_split and len(empty) < len(types):
@@ -205,7 +205,7 @@ class _Folder:
         return not op.domain and compute(op, node, types, self.graph)
 
     def _take_bounded(self, op: Op, node: NodeProto, types: Types) -> bool:
-        return _is_standard(op, *BOUNDED_BY_INPUTS) and None in types.values() and self.graph.settle(op)
+        return of_types(op, BOUNDED_BY_INPUTS) is not None and None in types.values() and self.graph.settle(op)
 
     def _take_control_flow(self, op: Op, node: NodeProto, types: Types) -> bool:
         if op.domain or not op.has_graphs:
@@ -289,7 +289,7 @@ class _Folder:
 
     def _sequence(self, op: Op) -> None:
         """What makes or reads a sequence."""
-        if not _is_standard(op, *SEQUENCES, "Identity"):
+        if not of_types(op, SEQUENCES | {"Identity"}):
             self._blame(self.findings.unsupported, op, "sequences, optionals and strings")
             return
         try:
@@ -407,11 +407,6 @@ def _read(outputs: tuple[str, ...], wanted: Collection[str]) -> tuple[str, ...]:
     while len(named) > 1 and not named[-1]:
         named.pop()
     return tuple(named)
-
-
-def _is_standard(op: Op, *op_types: str) -> bool:
-    """Whether an op is one of these of ONNX's default domain."""
-    return of_types(op, op_types) is not None
 
 
 _BEFORE_TYPES = (

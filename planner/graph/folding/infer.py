@@ -216,6 +216,5 @@ def _check_operands(
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if node.op_type == "Mod" and tensors[node.input[0]].dtype.is_float and not attributes.get("fmod"):
         raise ModelError("floats without fmod = 1, which the operator takes since opset 28")
-    fault = operand_fault(node.op_type, version, inputs, outputs, attributes)
-    if fault:
+    if fault := operand_fault(node.op_type, version, inputs, outputs, attributes):
         raise ModelError(fault)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from onnx import GraphProto, NodeProto, helper
 
-from planner.graph.core.model import Op
+from planner.graph.core.model import Op, of_types
 from planner.graph.core.subgraph import graphs_of
 from planner.graph.core.wellformed import fresh_name
 from planner.graph.folding.branches import Inlined, inlined
@@ -228,6 +228,6 @@ def _hands_on(body: GraphProto, output: int, input_slot: int) -> bool:
     """Whether an output of a body is one of its inputs, as it is or by Identities."""
     made_by = {name: node for node in body.node for name in node.output}
     name = body.output[output].name
-    while name in made_by and made_by[name].op_type == "Identity":
-        name = made_by[name].input[0]
+    while copy := of_types(made_by.get(name), ("Identity",)):
+        name = copy.input[0]
     return bool(name == body.input[input_slot].name)

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, defs, helper, version_converter
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.core.model import qualified
+from planner.graph.core.model import of_types, qualified
 from planner.graph.core.subgraph import graphs_of, obstacle
 from planner.graph.core.traits import CONTROL_FLOW, SEQUENCES
 from planner.graph.core.wellformed import every_node, node_label
@@ -145,10 +145,10 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
     for node in nodes:
         # Whether control flow is taken is said with all else that nothing describes.
         reason = refused_forms(node, takes_graphs=operators is not None)
-        if not reason and operators is not None and node.op_type in CONTROL_FLOW:
+        if not reason and operators is not None and of_types(node, CONTROL_FLOW):
             reason = obstacle(node, functions)
         if reason:
-            is_told = node.domain in ("", "ai.onnx") and node.op_type in CONTROL_FLOW | SEQUENCES
+            is_told = of_types(node, CONTROL_FLOW | SEQUENCES)
             (perhaps if is_told else facts)[f"{node_label(node)}: {reason}"] = None
         elif operators is not None and node.domain not in ("", "ai.onnx"):
             key = (node.domain, node.op_type)

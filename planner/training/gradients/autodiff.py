@@ -15,7 +15,7 @@ from planner.errors import UnsupportedError
 from planner.graph.core.attributes import label
 from planner.graph.core.builder import Builder
 from planner.graph.core.dependence import live_ops
-from planner.graph.core.model import Op, Tensor
+from planner.graph.core.model import Op, Tensor, of_types
 from planner.training.gradients.reasons import QUANTISING, REASONS
 
 
@@ -180,7 +180,7 @@ def _quantised(ops: Sequence[Op], seeds: Iterable[str], active: Container[str]) 
     return [
         f"{label(op)}: no gradient rule: {REASONS[op.op_type]}"
         for op in reversed(live_ops(ops, seeds))
-        if not op.domain and op.op_type in QUANTISING and op.inputs[0] in active
+        if of_types(op, QUANTISING) and op.inputs[0] in active
     ]
 
 

@@ -65,7 +65,7 @@ def repeated(
     inputs = [name for name in source.tensors if name not in source.constants and source.made_by(name) is None]
     outputs = tuple(dict.fromkeys(final.values()))
     step = source.finish(inputs=inputs, outputs=outputs, state=(), initial={}, opset=source.opset, notes={})
-    drawn = [name for op in step.ops if op.op_type in DRAWING for name in op.outputs]
+    drawn = [name for op in step.ops_of(*DRAWING) for name in op.outputs]
     varying = computed_from(step, (*dims, *carried, *drawn))
     varying_outputs = varying.difference(inputs, carried)
     base = {name: tensor for name, tensor in step.tensors.items() if name not in varying_outputs}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from planner.errors import UsageError, did_you_mean
 from planner.graph.core.attributes import axis_of
-from planner.graph.core.model import Graph
+from planner.graph.core.model import Graph, of_types
 from planner.graph.core.traits import COPYING, RESHAPES
 from planner.walk import walk
 
@@ -63,7 +63,7 @@ def tokens_of(forward: Graph, output: str, axis: int, *, stated: str | None = No
 def _rows(forward: Graph, name: str) -> set[int]:
     """The numbers of rows of the tables that an input, perhaps cast or laid out anew, is looked up in."""
     laying_out = COPYING | RESHAPES | {"Clip"}
-    indices = walk([name], lambda index: [op.outputs[0] for op in forward.consumers[index] if op.op_type in laying_out])
+    indices = walk([name], lambda index: [op.outputs[0] for op in forward.consumers[index] if of_types(op, laying_out)])
     readers = [op for index in indices for op in forward.consumers[index] if op.inputs[1:2] == (index,)]
-    tables = [(op, forward.tensors[op.inputs[0]]) for op in readers if op.op_type == "Gather"]
+    tables = [(op, forward.tensors[op.inputs[0]]) for op in readers if of_types(op, ("Gather",))]
     return {table.shape[axis_of(op, len(table.shape), 0)] for op, table in tables if table.dtype.is_float}
