@@ -201,59 +201,59 @@ class Passage:
         return {name: track for name, track in zip(op.outputs, self.outputs, strict=True) if track is not None}
 
 
-def passage(bound: BoundOp, tracks: Mapping[int, Track], samples: int) -> Passage:
+def passage(op: BoundOp, tracks: Mapping[int, Track], samples: int) -> Passage:
     """The place of samples around an op, by what the op reads.
 
     Args:
-        bound: the op.
+        op: the op.
         tracks: of the inputs that have samples, by position.
         samples: how many.
 
     Raises:
         UnsupportedError: in words, how the op mixes samples.
     """
-    op, places = bound.op, set[Digit]()
-    for slot in sorted(tracks.keys() - set(bound.read_slots) - set(bound.description.shape_only)):
-        raise refuse(op, f"its operand {op.inputs[slot]!r} depends on the samples")
-    reads = [(read, tracks[read.slot]) for read in bound.analysis.reads if read.slot in tracks]
+    places = set[Digit]()
+    for slot in sorted(tracks.keys() - set(op.read_slots) - set(op.description.shape_only)):
+        raise refuse(op.op, f"its operand {op.op.inputs[slot]!r} depends on the samples")
+    reads = [(read, tracks[read.slot]) for read in op.analysis.reads if read.slot in tracks]
     if not reads:
-        raise refuse(op, "its result depends on how many samples there are")
+        raise refuse(op.op, "its result depends on how many samples there are")
     indices = [interval.along for read, track in reads if (interval := read.dims[track.dim]) is not None]
     if not indices or not all(indices) or frozenset.intersection(*indices):
-        places = {_digit_of(bound, read, track, samples) for read, track in reads}
+        places = {_digit_of(op, read, track, samples) for read, track in reads}
     if len(places) != 1:
-        raise refuse(op, "its operands have the samples at different places")
+        raise refuse(op.op, "its operands have the samples at different places")
     (digit,) = places
     own: dict[int, Track] = {}
-    for read in bound.analysis.reads:
-        for track in _tracks_of(bound, read, digit, tracks.get(read.slot)):
+    for read in op.analysis.reads:
+        for track in _tracks_of(op, read, digit, tracks.get(read.slot)):
             if own.setdefault(read.slot, track) != track:
-                raise refuse(op, f"it reads {op.inputs[read.slot]!r} at several places for each sample")
-    outputs = tuple(_made(bound, position, digit) for position in range(len(bound.analysis.outputs)))
+                raise refuse(op.op, f"it reads {op.op.inputs[read.slot]!r} at several places for each sample")
+    outputs = tuple(_made(op, position, digit) for position in range(len(op.analysis.outputs)))
     return Passage(outputs, {slot: track for slot, track in own.items() if slot not in tracks}, digit)
 
 
-def _digit_of(bound: BoundOp, read: Read, track: Track, samples: int) -> Digit:
+def _digit_of(op: BoundOp, read: Read, track: Track, samples: int) -> Digit:
     """The digit of a variable by which the op reads an input's samples."""
-    op, interval = bound.op, read.dims[track.dim]
+    interval = read.dims[track.dim]
     if interval is None:
-        raise refuse(op, "it mixes samples: it computes with all of them together")
+        raise refuse(op.op, "it mixes samples: it computes with all of them together")
     if not interval.along:
-        raise refuse(op, "it picks among the samples")
-    digit, end = _digit_at(bound, interval.first, track.inner, samples)
-    if end != bound.node.input_shape(read.slot)[track.dim]:
-        raise refuse(op, _BESIDE)
-    variable = bound.variables[bound.variable_number(digit.variable)]
+        raise refuse(op.op, "it picks among the samples")
+    digit, end = _digit_at(op, interval.first, track.inner, samples)
+    if end != op.node.input_shape(read.slot)[track.dim]:
+        raise refuse(op.op, _BESIDE)
+    variable = op.variables[op.variable_number(digit.variable)]
     if variable.is_matched:
-        raise refuse(op, "it picks among the samples")
+        raise refuse(op.op, "it picks among the samples")
     if variable.kind is VarKind.REDUCTION:
-        raise refuse(op, "it reduces over the samples")
+        raise refuse(op.op, "it reduces over the samples")
     if variable.obstacle:
-        raise refuse(op, f"it mixes samples: {variable.obstacle}")
+        raise refuse(op.op, f"it mixes samples: {variable.obstacle}")
     return digit
 
 
-def _digit_at(bound: BoundOp, index: Affine, inner: int, samples: int) -> tuple[Digit, int]:
+def _digit_at(op: BoundOp, index: Affine, inner: int, samples: int) -> tuple[Digit, int]:
     """The digit of a variable that is ``index // inner % samples``, and the number that the index stays below.
 
     Raises:
@@ -268,17 +268,17 @@ def _digit_at(bound: BoundOp, index: Affine, inner: int, samples: int) -> tuple[
                 index, modulus, is_torn = first, modulus or by // divisor, True
             case _:
                 break
-    number = digits(index, _extents(bound))
+    number = digits(index, _extents(op))
     for digit in number or ():
         step, rest = divmod(inner * divisor, digit.stride)
         if step and not rest and digit.end % (inner * divisor * samples) == 0:
             end = (number or ())[-1].end // divisor
             below = modulus if modulus and end % modulus == 0 else end
             return Digit(1, digit.variable, digit.inner * step, samples), below
-    raise refuse(bound.op, "it tears the batch apart" if is_torn or len(number or ()) > 1 else _BESIDE)
+    raise refuse(op.op, "it tears the batch apart" if is_torn or len(number or ()) > 1 else _BESIDE)
 
 
-def _tracks_of(bound: BoundOp, read: Read, digit: Digit, expected: Track | None) -> Iterator[Track]:
+def _tracks_of(op: BoundOp, read: Read, digit: Digit, expected: Track | None) -> Iterator[Track]:
     """The places at which a read goes with a digit of a variable; one of them is as expected."""
     for dim, interval in enumerate(read.dims):
         if interval is None or _shift(interval.first, digit) == 0:
@@ -286,13 +286,13 @@ def _tracks_of(bound: BoundOp, read: Read, digit: Digit, expected: Track | None)
         if expected is not None and dim == expected.dim:
             yield expected
             continue
-        number = digits(interval.first, _extents(bound))
+        number = digits(interval.first, _extents(op))
         parts = [part for part in number or () if part.variable == digit.variable]
         parts = [part for part in parts if part.inner % digit.above and digit.inner % part.above]
         if number is not None and not parts:
             continue
         if number is None or len(parts) > 1 or digit.inner % parts[0].inner or parts[0].above % digit.above:
-            raise refuse(bound.op, f"it reads {bound.op.inputs[read.slot]!r} across samples")
+            raise refuse(op.op, f"it reads {op.op.inputs[read.slot]!r} across samples")
         inner = parts[0].stride * (digit.inner // parts[0].inner)
         yield Track(dim, number[-1].end // (inner * digit.size), inner)
 
@@ -316,22 +316,22 @@ def _shift(index: Affine, digit: Digit) -> Fraction | None:
     return total
 
 
-def _made(bound: BoundOp, position: int, digit: Digit) -> Track | None:
+def _made(op: BoundOp, position: int, digit: Digit) -> Track | None:
     """The place of the samples in an output."""
-    numbers, number = bound.analysis.outputs[position], bound.variable_number(digit.variable)
+    numbers, number = op.analysis.outputs[position], op.variable_number(digit.variable)
     if numbers is None:
         return None
     if number not in numbers:
-        raise refuse(bound.op, f"its result {bound.op.outputs[position]!r} is of all samples together")
-    outer, rest = divmod(bound.extents[number], digit.above)
+        raise refuse(op.op, f"its result {op.op.outputs[position]!r} is of all samples together")
+    outer, rest = divmod(op.extents[number], digit.above)
     if rest:
-        raise refuse(bound.op, "it tears the batch apart")
+        raise refuse(op.op, "it tears the batch apart")
     dim = numbers.index(number)
-    return Track(dim, outer, digit.inner * (bound.analysis.steps_of(position) or (1,) * len(numbers))[dim])
+    return Track(dim, outer, digit.inner * (op.analysis.steps_of(position) or (1,) * len(numbers))[dim])
 
 
-def _extents(bound: BoundOp) -> Mapping[str, int]:
-    return {variable.name: extent for variable, extent in zip(bound.variables, bound.extents, strict=True)}
+def _extents(op: BoundOp) -> Mapping[str, int]:
+    return {variable.name: extent for variable, extent in zip(op.variables, op.extents, strict=True)}
 
 
 SAMPLES: Final = 65_537
@@ -394,7 +394,7 @@ class Flow:
         for dim in (*(dim for dim, size in enumerate(shape) if size % self.samples == 0), None):
             grown = {} if dim is None else {output: Track(dim, shape[dim] // self.samples)}
             try:
-                way = passage(self._bound(op, {**tracks, **grown}), by_slot, SAMPLES)
+                way = passage(self._described(op, {**tracks, **grown}), by_slot, SAMPLES)
             except DescriptionError:
                 continue
             except UnsupportedError as error:
@@ -416,7 +416,7 @@ class Flow:
         self._check_alike(op, tracks, way)
         return way
 
-    def _bound(self, op: Op, tracks: Mapping[str, Track]) -> BoundOp:
+    def _described(self, op: Op, tracks: Mapping[str, Track]) -> BoundOp:
         """An op at ``SAMPLES``."""
         tensors = {name: self.graph.tensors[name] for name in (*op.inputs, *op.outputs) if name}
         resized = {
@@ -431,7 +431,7 @@ class Flow:
         A triangle's diagonal, or an index that counts through all samples, moves with a part.
         """
         own = {op.inputs[slot]: track for slot, track in way.own.items()}
-        bound = self._bound(op, {**tracks, **own, **way.after(op)})
+        bound = self._described(op, {**tracks, **own, **way.after(op)})
         if bound.description.local is None or way.digit is None:
             return
         ranges, name = Boxes.whole(bound.extents, 2), way.digit.variable
