@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, reference
 from planner.errors import ModelError
 from planner.graph.core.builder import Builder
 from planner.graph.core.dependence import leading_to
-from planner.graph.core.model import Attribute, DType, Graph, Op, TensorAttribute, qualified
+from planner.graph.core.model import Attribute, DType, Graph, Op, TensorAttribute, of_types, qualified
 from planner.graph.core.traits import CONVOLUTIONS, MATRIX_PRODUCTS, RANDOM, RECURRENT, named
 from planner.graph.decompositions.expand import expand
 from planner.graph.decompositions.registry import Purpose, decompositions
@@ -207,7 +207,7 @@ class Reference:
                 yield name, error, limit
 
     def _evaluate(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
-        if op.op_type in ("Cast", "CastLike") and not op.domain:
+        if of_types(op, ("Cast", "CastLike")):
             dtype = self._graph.tensors[op.outputs[0]].dtype
             if dtype in EIGHT_BITS and inputs[0] is not None:
                 return [cast_to_eight_bits(inputs[0], dtype, saturates=bool(op.attribute("saturate", 1)))]
@@ -264,11 +264,10 @@ class Reference:
         """
         if op.domain not in _REFERENCE_DOMAINS:
             return (op.domain, op.op_type) in self._references or self._kernels[number] is None
-        if not op.domain and op.op_type == "TopK" and not op.attribute("sorted", 1):
-            return True
+        is_unordered = of_types(op, ("TopK",)) and not op.attribute("sorted", 1)
         # They read at places that the runtime computes in its own precision and rounds: in float64 another element
         # would be the nearest. And ONNX's reference evaluator differs in modes of each of them.
-        return op.has_graphs or (not op.domain and op.op_type in ("GridSample", "Resize", "RoiAlign", "Upsample"))
+        return bool(op.has_graphs or is_unordered or of_types(op, ("GridSample", "Resize", "RoiAlign", "Upsample")))
 
     def _evaluator(self, op: Op, feeds: Mapping[str, np.ndarray]) -> Any:
         node = op_to_node(op)
@@ -299,7 +298,7 @@ def kernel_of(graph: Graph, op: Op) -> Kernel | None:
     """An op in NumPy of our own: by its body, if it is of ``BY_BODY`` or ONNX Runtime's own, or whole; None where there
     is neither.
     """
-    if not op.domain and op.op_type not in BY_BODY and op.op_type not in RECURRENT:
+    if not op.domain and not of_types(op, (*BY_BODY, *RECURRENT)):
         return KERNELS.get(op.op_type)
     alone = graph_of_op(graph, op)
     body = _unrolled(alone, op) if op.op_type in RECURRENT else expand(alone, is_plan=False).graph

@@ -166,8 +166,8 @@ class Judge:
 def _in_one_order(graph: Graph, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Results, with those of a TopK that leaves their order open by their places, or else by size."""
     arrays = dict(results)
-    for op in graph.ops:
-        if op.op_type == "TopK" and not op.domain and not op.attribute("sorted", 1):
+    for op in graph.ops_of("TopK"):
+        if not op.attribute("sorted", 1):
             outputs, axis = [name for name in reversed(op.outputs) if name in arrays], integer(op, "axis", -1)
             order = [np.argsort(arrays[name], axis=axis) for name in outputs[:1]]
             arrays |= {name: np.take_along_axis(arrays[name], order[0], axis) for name in outputs}

@@ -70,7 +70,7 @@ def samples_of_inputs(forward: Graph) -> tuple[int, dict[str, Track]]:
 
 def _placed_by_recurrence(forward: Graph) -> dict[str, int]:
     """By input that recurrent ops read, as it is or in another form: the dim of its samples."""
-    recurrent = [op for op in forward.ops if op.op_type in RECURRENT and not op.domain]
+    recurrent = forward.ops_of(*RECURRENT)
     dim_by_input: dict[str, int] = {}
     for name in forward.inputs if recurrent else ():
         for dim, size in enumerate(forward.tensors[name].shape[:2]):

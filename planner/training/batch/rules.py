@@ -11,7 +11,7 @@ import numpy as np
 from planner import opdefs
 from planner.errors import UnsupportedError
 from planner.graph.core.attributes import integer, integers, refuse
-from planner.graph.core.model import Graph, Op, Shape
+from planner.graph.core.model import Graph, Op, Shape, of_types
 from planner.tdl import builder
 from planner.tdl.builder import NodeView, TensorArg, call
 from planner.tdl.flow import Flow, Passage, Track
@@ -46,7 +46,7 @@ class SampleFlow(Flow):
 
     def _numbered_dims(self, op: Op, tracks: Mapping[str, Track]) -> list[int]:
         """Of a GatherND with known index tuples, the dims along which their first index counts the samples."""
-        indices = self.graph.constants.get(op.inputs[1]) if op.op_type == "GatherND" and not op.domain else None
+        indices = self.graph.constants.get(op.inputs[1]) if of_types(op, ("GatherND",)) else None
         if indices is None or tracks.get(op.inputs[0]) != Track(0) or integer(op, "batch_dims", 0):
             return []
         numbers = indices[..., 0]

@@ -16,7 +16,7 @@ from planner import opdefs
 from planner.errors import DescriptionError, UnsupportedError, UsageError
 from planner.graph.core.attributes import axis_of, label
 from planner.graph.core.dependence import computed_from
-from planner.graph.core.model import Graph, Op, Shape
+from planner.graph.core.model import Graph, Op, Shape, of_types
 from planner.tdl.bind import BoundOp
 from planner.tdl.expr import VarKind
 from planner.tdl.flow import Layout
@@ -125,7 +125,7 @@ class _Walk:
     def _made_in(self, bound: BoundOp) -> int | None:
         """The dim of an op's output in which the op makes classes; None where it makes none."""
         op, variables = bound.op, bound.variables
-        if not op.domain and op.op_type in ("LogSoftmax", "Softmax"):
+        if of_types(op, ("LogSoftmax", "Softmax")):
             return axis_of(op, len(self._shape(op.outputs[0])), -1)
         if not any(variable.kind is VarKind.REDUCTION and not variable.is_matched for variable in variables):
             return None

@@ -16,7 +16,7 @@ import numpy as np
 from planner.features.prove.proof.claims import Symbol
 from planner.features.prove.proof.expression import ARITHMETIC, Described, Joins, Num
 from planner.features.prove.proof.pairing import Literal
-from planner.graph.core.model import DType, Graph, Op, Shape, Tensor, TensorAttribute
+from planner.graph.core.model import DType, Graph, Op, Shape, Tensor, TensorAttribute, of_types
 from planner.graph.core.traits import RANDOM
 from planner.graph.files.fills import is_fill
 from planner.graph.folding.derived import Derived
@@ -153,7 +153,7 @@ class Whole:
         reads = tuple((self.constant(name) or self.symbol(name)) if name else None for name in op.inputs)
         kind = self._kind(described_op.node)
         makes: tuple[Symbol | None, ...] = tuple(name or None for name in op.outputs)
-        if is_delivery(op) or (op.op_type == "Identity" and not op.domain and not isinstance(reads[0], Num | Literal)):
+        if is_delivery(op) or (of_types(op, ("Identity",)) and not isinstance(reads[0], Num | Literal)):
             makes = (reads[0],)
         elif op.op_type not in RANDOM:
             key = (kind, reads, tuple(map(bool, op.outputs)))
@@ -203,7 +203,7 @@ def described(node: NodeView, description: Description) -> tuple[Described | Non
     def tag(function: str) -> Hashable:
         dtypes = tuple(dtype.value if dtype else "" for dtype in node.output_dtypes)
         present_slots = tuple(slot for slot, shape in enumerate(node.input_shapes) if shape is not None)
-        if op.op_type == "Concat" and not op.domain:
+        if of_types(op, ("Concat",)):
             axis = int(node.attribute("axis")) % node.output_rank()
             sizes = [shape[axis] for shape in node.input_shapes if shape is not None]
             return Joins(axis, tuple((sum(sizes[:n]), size) for n, size in enumerate(sizes)))

@@ -20,6 +20,7 @@ from typing import Final
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner
 
+from planner.graph.core.model import of_types
 from planner.graph.core.traits import carried
 from planner.graph.decompositions.registry import Purpose
 from planner.graph.files.protos import dtype_of
@@ -192,7 +193,7 @@ def _inlined(model: ModelProto, op_type: str, opset: int) -> ModelProto:
     # The inliner asks for the types of operands, and takes no attribute for granted.
     typed = onnx.shape_inference.infer_shapes(model)
     for node in typed.graph.node:
-        if node.op_type == op_type and not node.domain:
+        if of_types(node, (op_type,)):
             state_operator_defaults(node, opset)
     result: ModelProto = inliner.inline_selected_functions(
         typed, [("", op_type)], exclude=False, inline_schema_functions=True
