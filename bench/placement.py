@@ -26,7 +26,6 @@ from planner.algebra.tiling import UNCUT, Only, Tiling
 from planner.artifacts.place import PLAN
 from planner.artifacts.plan import digest
 from planner.artifacts.plan_folder import write_folder
-from planner.cost.by_op import op_bytes
 from planner.cost.roofline import Roofline
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
@@ -59,19 +58,7 @@ def placed(train: Path, workers: int, folder: Path) -> Path:
     strategies = {
         op.name: replace(decided.strategies[op.name], tiling=_only(owner[op.name], workers)) for op in decided.graph.ops
     }
-    moved, tables = dict.fromkeys(tilings, 0), CostTables()
-    for bound in decided.ops:
-        for name, amount in op_bytes(decided.graph, bound, strategies, tilings, tables):
-            moved[name] += amount
-    plan = replace(
-        decided,
-        cuts=(workers,),
-        tilings=tilings,
-        strategies=strategies,
-        tensor_bytes=moved,
-        moved_bytes=sum(moved.values()),
-        strategy="placement",
-    )
+    plan = replace(decided, cuts=(workers,), strategy="placement").with_tilings(tilings, strategies, CostTables())
     partitioned = partition(decided.graph, decided.ops, plan)
     complete = complete_plan(plan, graph.name, digest(content), **told_by_program(partitioned.program))
     text = complete.to_json().encode()

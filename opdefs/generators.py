@@ -38,7 +38,7 @@ def shape_local(node: NodeView, part: Part) -> LocalOp:
     shape, output = node.input_shape(0), output_region(part)
     stated = shape[node.attribute("start", 0) : node.attribute("end", len(shape))]
     # A scalar is the Size, of whatever shape the input is.
-    sizes = int64(stated[output.lo[0] : output.hi[0]]) if output.rank else np.array(prod(shape), dtype=np.int64)
+    sizes = int64(stated[output.lo[0] : output.hi[0]]) if part.ranges else np.array(prod(shape), dtype=np.int64)
     return LocalOp((LocalNode("Identity", ("known",), ("out0",)),), {"known": sizes})
 
 

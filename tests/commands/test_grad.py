@@ -12,6 +12,7 @@ from onnx import numpy_helper, parser
 from command_line import ROOT, Door, assert_refused, model_file
 from planner.commands import main as cli
 from planner.graph.reading.from_onnx import read_model
+from planner.options.training import TrainingOptions
 
 
 def test_grad_passes_its_options(door: Door) -> None:
@@ -40,8 +41,8 @@ def test_grad_defaults(door: Door) -> None:
     options = door.calls[0][2]
     assert options["batchnorm"] == "train"
     assert not {"output", "batch", "dim"} & options.keys()
-    assert options["lr"] == 0.01
-    assert not {"momentum", "betas", "weight_decay", "clip_norm", "precision"} & options.keys()
+    assert TrainingOptions(loss="mse", optimizer="sgd").rate == 0.01
+    assert not {"lr", "momentum", "betas", "weight_decay", "clip_norm", "precision"} & options.keys()
 
 
 def test_grad_passes_a_zero(door: Door) -> None:
