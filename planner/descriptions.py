@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from planner import opdefs
 from planner.artifacts.plan import DescriptionFile
+from planner.errors import UsageError
 from planner.tdl.descriptions import Descriptions
 
 UnknownOps: TypeAlias = Literal["refuse", "replicate"]
@@ -30,16 +31,27 @@ def in_force(file: Path | None, unknown_ops: UnknownOps = "refuse") -> tuple[Des
     return descriptions, None if mine is None else DescriptionFile(mine.path.name, mine.sha256)
 
 
-def of_plan(made_with: DescriptionFile | None) -> tuple[Descriptions, DescriptionFile | None]:
+def of_plan(
+    made_with: DescriptionFile | None, needed_in: Path | None = None
+) -> tuple[Descriptions, DescriptionFile | None]:
     """The descriptions that a plan was made with; the standard ones alone if the user's file is not at hand.
 
     Args:
         made_with: what the plan remembers of the user's file.
+        needed_in: the plan's folder, where the standard ones alone do not do; None: they do.
 
     Raises:
-        TofuError: the user's file cannot be used.
+        TofuError: the user's file cannot be used, or is needed and not at hand.
     """
-    return in_force(None if made_with is None else opdefs.remembered(made_with.sha256), "replicate")
+    file = None if made_with is None else opdefs.remembered(made_with.sha256)
+    if needed_in is not None and made_with is not None and file is None:
+        own = f"{made_with.name}, sha256 {made_with.sha256[:12]}"
+        raise UsageError(
+            f"the plan in {needed_in} was made with descriptions of your own: {own}",
+            facts=("that file is gone, has changed, or was never given to tofu here",),
+            hint=how_to_give(made_with),
+        )
+    return in_force(file, "replicate")
 
 
 def how_to_give(made_with: DescriptionFile) -> str:

@@ -59,7 +59,7 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
                 print(row.name, row.tiling, row.moved_bytes)
     """
     subject, bounds = options.subject, options.bounds
-    plan = opened(options.directory)
+    plan = opened(options.directory, with_descriptions=False)
     folder = plan.folder
     tensors = tuple(_tensor_rows(plan))
     op_rows = tuple(_op_rows(folder, plan.form.graph, plan.ops))
@@ -85,6 +85,8 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
         if is_one and op.op.name == subject and gaps
     )
     is_brief = not bounds and not options.every and (subject, options.role, options.op) == (None, None, None)
+    if is_one and not bounds:
+        plan.require_descriptions()
     why, answers = None, None
     if not bounds and (is_brief or is_one) and plan.lacking is None:
         answers = answers_of(plan)
@@ -128,7 +130,6 @@ def why(directory: Path | None, subject: str, *, runners_up: int = 3) -> Why:
                 print(other.pin, other.more_share)
     """
     plan = opened(directory)
-    plan.require_descriptions()
     answer = _why(plan, answers_of(plan), subject, runners_up)
     if answer is None:
         explained = explain(directory, subject=subject)  # refuses what is not there

@@ -43,7 +43,7 @@ def memory(
                 print(buffer.buffer, buffer.purpose.value, buffer.size_bytes)
     """
     progress("reading the plan")
-    plan = opened(directory)
+    plan = opened(directory, with_descriptions=False)
     stated, where = plan.folder.plan, plan.folder.path
     if worker is not None and not 0 <= worker < stated.workers:
         raise UsageError(f"{where}: the plan has no worker {worker}", hint=f"its workers are 0 to {stated.workers - 1}")

@@ -8,8 +8,7 @@ from pathlib import Path
 from planner.artifacts.plan import DescriptionFile, Partitioning
 from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import planned_form
-from planner.descriptions import how_to_give, of_plan
-from planner.errors import UsageError
+from planner.descriptions import of_plan
 from planner.graph.core.model import Graph
 from planner.graph.folding.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
@@ -44,11 +43,7 @@ class Opened:
             UsageError: so it is.
         """
         if self.lacking is not None:
-            raise UsageError(
-                f"the plan in {self.folder.path} was made with descriptions of your own: {self.lacking.name}, "
-                f"sha256 {self.lacking.sha256[:12]}",
-                hint=how_to_give(self.lacking),
-            )
+            of_plan(self.lacking, self.folder.path)
 
     @property
     def decided(self) -> Decision:
@@ -57,21 +52,24 @@ class Opened:
         return Decision(**decision, graph=self.graph, ops=self.ops)
 
 
-def opened(directory: Path | None, *, with_models: bool = True, as_planned: bool = True) -> Opened:
+def opened(
+    directory: Path | None, *, with_models: bool = True, as_planned: bool = True, with_descriptions: bool = True
+) -> Opened:
     """Opens a plan's folder, and checks that its plan fits its model.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
         with_models: the workers' models are looked at, if they are there.
         as_planned: they are the very files that were planned (``open_folder``).
+        with_descriptions: the user's descriptions that the plan was made with are needed.
 
     Raises:
-        TofuError: there is no plan, or it does not fit.
+        TofuError: there is no plan, it does not fit, or the descriptions that are needed are not at hand.
     """
     folder = open_folder(directory, with_models=with_models, as_planned=as_planned)
     model = read_model(folder.model, operators=EVERY_OPERATOR)
     planned = planned_form(folder, model)
-    descriptions, source = of_plan(folder.plan.described_by)
+    descriptions, source = of_plan(folder.plan.described_by, folder.path if with_descriptions else None)
     lacking = folder.plan.described_by if source is None else None
     ops = descriptions.bind_all(planned.graph)
     return Opened(folder, model, planned.form, planned.graph, ops, descriptions, lacking)

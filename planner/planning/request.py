@@ -103,7 +103,7 @@ def source_of(
     """
     if is_plan(model):
         folder = open_folder(model, with_models=False)
-        return ModelSource(folder.model, options, *of_plan(folder.plan.described_by))
+        return ModelSource(folder.model, options, *of_plan(folder.plan.described_by, folder.path))
     source = ModelSource(model, options, *in_force(opdefs, unknown_ops))
     if names_file(model):
         return source

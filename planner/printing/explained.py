@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
+from planner.descriptions import how_to_give
 from planner.printing.answer import answer
 from planner.printing.bounds import bounds, op_memory
 from planner.printing.console import ReportConsole
@@ -52,9 +53,9 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
     if lesser_causes := result.causes[_SHOWN_CAUSES:]:
         share = format_ratio(sum(cause.share for cause in lesser_causes))
         console.print_text(f"and {share} from {counted(len(lesser_causes), 'further cause')} (--json)", 2)
-    if plan.moved_bytes and not result.causes:
+    if plan.described_by is not None and plan.cost and not result.causes:
         console.print()
-        console.print_text("for the largest costs: `tofu ops --opdefs FILE` executes the plan's own descriptions once")
+        console.print_text(f"the largest costs need {plan.described_by.name}: {how_to_give(plan.described_by)}")
     if result.apart:
         console.print()
         console.print_text("equal parallel ops that are split rather than placed whole, and their cost:")

@@ -165,6 +165,46 @@ def test_a_plan_executes_only_a_file_that_this_user_has_given(
     assert json.loads(done("run p --verify --json", capsys))["verified"] is True
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "compare p",
+        "profile p -o rates.yaml",
+        "fit p --memory 1GiB",
+        "check p --baseline costs.json --update --gpus 2",
+        "explain p far",
+        "explain p --view time",
+        "prove p",
+        "report p",
+        "export p --to jax -o step.py",
+        "export p --to placements -o tilings.py",
+    ],
+)
+def test_what_needs_the_descriptions_of_a_plan_is_refused_without_them(
+    here: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without its description an operator would be one that every worker executes whole: another plan's numbers."""
+    distances(here / "m.onnx")
+    done("plan m.onnx --topology dgx-a100 --opdefs my_ops.py -o p", capsys)
+    (here / "my_ops.py").write_text("another = 'file'\n")
+    said = done(line, capsys, 2)
+    assert "was made with descriptions of your own: my_ops.py, sha256" in said
+    assert "hint: `tofu ops --opdefs my_ops.py` executes that file once" in said
+
+
+def test_what_needs_no_descriptions_of_a_plan_is_shown_without_them(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distances(here / "m.onnx")
+    done("plan m.onnx --topology dgx-a100 --opdefs my_ops.py -o p", capsys)
+    (here / "my_ops.py").unlink()
+    assert "the largest costs need my_ops.py: `tofu ops --opdefs my_ops.py`" in " ".join(
+        done("explain p", capsys).split()
+    )
+    done("explain p --view memory", capsys)
+    done("export p --to sharding -o annotated.onnx", capsys)
+
+
 def test_a_home_that_cannot_be_written_costs_the_note_alone(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

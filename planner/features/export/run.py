@@ -56,7 +56,7 @@ def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are th
             raise UsageError(f"{file}: its name ends in {suffix}", hint=f"write -o {file.with_suffix(suffix)}")
         try_file(file)
     progress("reading the plan")
-    plan = opened(options.directory)
+    plan = opened(options.directory, with_descriptions=jax is not None or placed_in is not None)
     source = Source(plan.folder.plan, plan.graph, plan.ops, plan.form.boxes(plan.model))
     findings: list[str] = []
     step: JaxStep | None = None

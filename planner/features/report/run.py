@@ -29,7 +29,6 @@ from planner.artifacts.waits import last_reads, levels
 from planner.collection import without_collection
 from planner.cost.seconds.simulated import Schedule
 from planner.cost.tables import CostTables
-from planner.descriptions import how_to_give, of_plan
 from planner.errors import TofuError, UsageError
 from planner.features.report.options import ReportOptions
 from planner.features.report.page.axes import Axes
@@ -165,8 +164,6 @@ def _left_out(facts: PlanFacts) -> Iterator[str]:
     yield from (f"{way.name}: {way.remark}" for way in facts.beside if way.remark.startswith("left out"))
     if facts.schedule is None:
         yield f"the schedule: {facts.no_schedule}"
-    if facts.no_causes:
-        yield f"causes: {facts.no_causes}"
 
 
 class _Gathering:
@@ -200,8 +197,6 @@ class _Gathering:
         products = products_of(ops)
         self._progress("drawing the network")
         drawn, axes = columns(graph, ops, plan, products, self._tables), Axes(graph, ops)
-        # Reasons take longest of all, and the strip alone shows none.
-        largest_causes, no_causes = self._causes() if is_page else ((), "")
         peaks = self._program.peak_bytes
         return PlanFacts(
             directory=self._opened.folder.path,
@@ -219,8 +214,8 @@ class _Gathering:
             schedule=times.schedule,
             no_schedule=f"No schedule is drawn: {times.lacking}; {times.hint}." if times.schedule is None else "",
             measured=measured,
-            causes=largest_causes,
-            no_causes=no_causes,
+            # Reasons take longest of all, and the strip alone shows none.
+            causes=self._causes() if is_page else (),
             readers=_readers(graph, plan, Strip.of(graph, plan, drawn, axes).tensors()),
             provenance=provenance,
             throughput=throughput(graph, ops, plan.estimate, times.machine),
@@ -235,17 +230,14 @@ class _Gathering:
         held = (machine.devices[device].memory_bytes for device in plan.estimate.devices)
         return tuple(limit if wanted_bytes is None else min(limit, wanted_bytes) for limit in held)
 
-    def _causes(self) -> tuple[tuple[Cause, ...], str]:
-        """The largest causes; or why there are none."""
-        if (lacking := self._opened.lacking) is not None:
-            return (), f"left out: descriptions of your own are not at hand; {how_to_give(lacking)}"
+    def _causes(self) -> tuple[Cause, ...]:
+        """The largest causes."""
         self._progress("looking for reasons")
-        return causes(answers_of(self._opened).deliveries)[:_CAUSES], ""
+        return causes(answers_of(self._opened).deliveries)[:_CAUSES]
 
     def _beside(self, times: Times) -> Iterator[Beside]:
         """Known schemes on as many workers, with their time where the plan's machine is at hand."""
-        plan, graph = self._opened.folder.plan, self._opened.form.graph
-        descriptions = of_plan(plan.described_by)[0]
+        plan, graph, descriptions = self._opened.folder.plan, self._opened.form.graph, self._opened.descriptions
         is_timed = times.schedule and times.machine and can_be_timed(times.machine, times.profile)
         for strategy, name in _SCHEMES.items():
             if not Work.SCHEMES.is_done(len(graph.ops), plan.workers):

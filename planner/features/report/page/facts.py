@@ -94,8 +94,6 @@ class PlanFacts:
     measured: MeasuredRun | None
     causes: tuple[Cause, ...]
     """The largest."""
-    no_causes: str
-    """Why none is told; "" where they are."""
     readers: Mapping[str, tuple[str, tuple[str, ...]]]
     """By tensor: the op that makes it, and those that read it."""
     provenance: Provenance

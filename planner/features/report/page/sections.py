@@ -188,9 +188,7 @@ def why(facts: PlanFacts) -> Markup:
         for cause in facts.causes
     ]
     parts: list[Child] = [_table(("of", "", "bytes", "of the cost", "why"), causes, (2, 3))] if causes else []
-    if facts.no_causes:
-        parts.append(_note(facts.no_causes))
-    elif not causes:
+    if not causes:
         parts.append(_note("Nothing moves, and no work is repeated."))
     parts.append(_note(f"`tofu explain {facts.directory} TENSOR` has the alternatives of a tensor."))
     return _section("why", "Why", *parts)
