@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from planner.api.arguments import takes
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.place import newest_folder, newest_note
 from planner.artifacts.plan_folder import lacks_models
+from planner.descriptions import how_to_give
 from planner.errors import UsageError
 from planner.installed import require_runtime, runtime_notes
 from planner.opdefs import load_file, remembered
@@ -16,6 +18,7 @@ from planner.options.running import RunOptions
 from planner.runtime.chosen_engine import joined_ranks
 from planner.runtime.measure.profile import Profile
 from planner.runtime.plan_files import LoadedPlan
+from planner.runtime.prepare import References
 from planner.runtime.run import run_with
 from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values.given_arrays import AnyInputs
@@ -102,7 +105,7 @@ def run(options: RunOptions) -> RunResult:  # noqa: D417 - those are the fields 
             try_file(result)
             if result.suffix != ".npz":
                 raise UsageError(f"{result}: results are written as npz", hint=f"call it {result.stem}.npz")
-        references = _references if options.verify else lambda plan: {}
+        references: References = partial(_references, options.notice) if options.verify else lambda plan: {}
         outcome = run_with(where, options, world=world, references=references)
         if result is not None and not outcome.is_interrupted and reports:
             write_arrays(result, outcome.results)
@@ -130,9 +133,12 @@ def _build(where: Path, options: RunOptions) -> None:
     build(where, progress=options.progress)
 
 
-def _references(plan: LoadedPlan) -> Mapping[tuple[str, str], ReferenceFunction]:
-    """The operators in NumPy of the plan's own descriptions; none if their file is not at hand."""
-    file = None if plan.described_by is None else remembered(plan.described_by.sha256)
+def _references(notice: Callable[[str], None], plan: LoadedPlan) -> Mapping[tuple[str, str], ReferenceFunction]:
+    """The operators in NumPy of the plan's own descriptions; none, as ``notice`` says, if their file is not at hand."""
+    made_with = plan.described_by
+    file = None if made_with is None else remembered(made_with.sha256)
+    if made_with is not None and file is None:
+        notice(f"note: {made_with.name} is not at hand: no reference of its operators judges; {how_to_give(made_with)}")
     return {} if file is None else load_file(file).references
 
 

@@ -283,6 +283,20 @@ def test_a_reference_of_the_users(
     assert (said in run["no_reference"]) if said else run["no_reference"] == ""
 
 
+def test_a_reference_that_is_not_at_hand_is_missed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    distances(here / "m.onnx")
+    with_reference = 'domain="com.microsoft", reference=lambda op, x: x.copy())\ndef sample_op'
+    (here / "my_ops.py").write_text(OPS.replace('domain="com.microsoft")\ndef sample_op', with_reference))
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py -o p", capsys)
+    assert cli.main("run p --verify".split()) == 0
+    assert "my_ops.py" not in capsys.readouterr().err
+    (here / "my_ops.py").unlink()
+    assert cli.main("run p --verify".split()) == 0
+    told = capsys.readouterr()
+    assert "note: my_ops.py is not at hand: no reference of its operators judges; `tofu ops --opdefs my" in told.err
+    assert "com.microsoft.CDist, com.microsoft.SampleOp in the model's own precision" in " ".join(told.out.split())
+
+
 def test_a_local_function_of_another_domain_needs_no_description(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
