@@ -41,4 +41,4 @@ def standard(*further: Description, repeats_unknown: bool = False) -> Descriptio
         replace(tdl, op_types=tuple(name for domain, name in tdl.keys if (domain, name) not in overridden))
         for tdl in collect(*files)
     )
-    return Descriptions((*standard_tdls, *further), repeats_unknown=repeats_unknown, reasons=EXCLUDED)
+    return Descriptions((*standard_tdls, *further), repeats_unknown=repeats_unknown, reasons=EXCLUDED, own=further)

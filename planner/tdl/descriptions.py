@@ -32,6 +32,7 @@ class Descriptions:
         *,
         repeats_unknown: bool = False,
         reasons: Mapping[str, str] | None = None,
+        own: Iterable[Description] = (),
     ) -> None:
         """Collects descriptions.
 
@@ -39,11 +40,13 @@ class Descriptions:
             descriptions: one or more operators each.
             repeats_unknown: an op without a description is executed whole by every worker, and not refused.
             reasons: by operator of the default domain, why it has no description.
+            own: those of the descriptions that are the user's.
 
         Raises:
             DescriptionError: an op type is described twice.
         """
         self.repeats_unknown = repeats_unknown
+        self.own = frozenset(key for description in own for key in description.keys)
         self._reasons = {("", op_type): reason for op_type, reason in (reasons or {}).items()}
         self._by_type: dict[tuple[str, str], Description] = {}
         self._questions: dict[object, _Questions] = {}

@@ -308,6 +308,10 @@ def test_a_local_function_of_another_domain_needs_no_description(
     (here / "m.onnx").write_bytes(parser.parse_model(text).SerializeToString())
     done("plan m.onnx --gpus 2 -o p", capsys)
     assert json.loads(done("run p --verify --json", capsys))["verified"] is True
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py -o q", capsys)
+    (here / "my_ops.py").write_text(OPS.replace('"SampleOp", domain="com.microsoft"', '"Twice", domain="mine"'))
+    said = done("plan m.onnx --gpus 2 --opdefs my_ops.py", capsys, 2)
+    assert "mine.Twice is read as other operators, those of its function in the model, so that its des" in said
 
 
 FLOW = """

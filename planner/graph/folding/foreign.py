@@ -6,7 +6,7 @@ operator's description implies; where both are there, they must agree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -25,6 +25,10 @@ class Operators(Protocol):
     """Operators beyond ONNX's own facts: ``planner.tdl.descriptions.Descriptions`` is one."""
 
     @property
+    def own(self) -> Collection[tuple[str, str]]:
+        """(domain, op type) of the operators that the user describes."""
+
+    @property
     def reasons(self) -> Mapping[tuple[str, str], str]:
         """The reason why an operator has no description, by (domain, op type)."""
 
@@ -40,6 +44,7 @@ class Operators(Protocol):
 class _EveryOperator:
     """Takes every operator whose shapes ONNX infers or the file states."""
 
+    own: Collection[tuple[str, str]] = ()
     reasons: Mapping[tuple[str, str], str] = MappingProxyType({})
 
     def takes(self, domain: str, op_type: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, defs, helper, version_converter
 
-from planner.errors import ModelError, UnsupportedError
+from planner.errors import DescriptionError, ModelError, UnsupportedError
 from planner.graph.core.model import of_types, qualified
 from planner.graph.core.subgraph import graphs_of, obstacle
 from planner.graph.core.traits import CONTROL_FLOW, SEQUENCES
@@ -137,12 +137,20 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
 
     Raises:
         UnsupportedError: control flow, sequences, optionals, strings, sparse tensors, training information.
+        DescriptionError: the user describes a local function.
     """
     facts: dict[str, None] = {}
     perhaps: dict[str, None] = {}
     unknown: dict[str, None] = {}
     functions = {(function.domain, function.name) for function in model.functions}
     for node in nodes:
+        key = (node.domain, node.op_type)
+        if operators is not None and key in functions and key in operators.own:
+            raise DescriptionError(
+                f"{qualified(*key)} is read as other operators, those of its function in the model, so that its "
+                "description would not be used",
+                hint="leave out the description, or the function",
+            )
         # Whether control flow is taken is said with all else that nothing describes.
         reason = refused_forms(node, takes_graphs=operators is not None)
         if not reason and operators is not None and of_types(node, CONTROL_FLOW):
@@ -151,7 +159,6 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
             is_told = of_types(node, CONTROL_FLOW | SEQUENCES)
             (perhaps if is_told else facts)[f"{node_label(node)}: {reason}"] = None
         elif operators is not None and node.domain not in ("", "ai.onnx"):
-            key = (node.domain, node.op_type)
             is_replaced = qualified(*key) in decompositions(Purpose.READING)
             if key not in functions and not is_replaced and not operators.takes(*key):
                 unknown[f"{node_label(node)}: operator {qualified(*key)} has no description"] = None
