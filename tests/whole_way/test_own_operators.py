@@ -314,6 +314,26 @@ def test_a_local_function_of_another_domain_needs_no_description(
     assert "mine.Twice is read as other operators, those of its function in the model, so that its des" in said
 
 
+@pytest.mark.parametrize("stated", [{}, {"h": [16, 12], "a": [16, 12]}])
+def test_a_gradient_needs_the_body_of_an_operator(
+    here: Path, stated: dict[str, list[int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No option helps, so that none is asked for: neither --train nor --freeze for the constant that only far reads."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "k"], ["h"], name="first"),
+        helper.make_node("CDist", ["h", "w1"], ["a"], name="far", domain="mine"),
+        helper.make_node("Neg", ["a"], ["y"], name="last"),
+    ]
+    save(here / "m.onnx", nodes, stated=stated, mine=1)
+    model = onnx.load(here / "m.onnx")
+    kernel = np.random.default_rng(0).normal(size=(8, 12)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(kernel, "k"))
+    onnx.save(model, here / "m.onnx")
+    said = done("grad m.onnx --loss mse --optimizer sgd", capsys, 2)
+    assert "op 'far'" in said
+    assert "a gradient needs the operator's body, as a function of the model; no description gives one" in said
+
+
 FLOW = """
 <ir_version: 10, opset_import: ["" : 21]>
 g (float[8,16] x, float[16,16] w, bool c) => (float[8,16] y) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.core.model import Op, of_types
@@ -52,8 +53,11 @@ class Findings:
         hint = _values_hint(deciding)
         unsupported = [self.unsupported[name] for name in names if name in self.unsupported]
         if unsupported:
+            is_foreign = operators is None and self.foreign.intersection(names)
             raise UnsupportedError(
-                "the model uses operators that cannot be planned", facts=tuple(unsupported), hint=hint
+                "the model uses operators that cannot be planned",
+                facts=tuple(unsupported),
+                hint=hint or (WITHOUT_BODY if is_foreign else ""),
             )
         faults = [self.faults[name] for name in names if name in self.faults]
         if faults:
@@ -102,6 +106,9 @@ def _values_hint(deciding: Iterable[str]) -> str:
     options = " ".join(f"--value {printable(name)}=NUMBER" for name in deciding)
     return f"decide it before the plan is made: {options}" if options else ""
 
+
+WITHOUT_BODY: Final = "a gradient needs the operator's body, as a function of the model; no description gives one"
+"""The reason why no step is made of an operator that ONNX does not define."""
 
 _SHAPES_OUTSIDE = (
     "values that shapes depend on must be in the model file itself: save the model again with only large tensors as "

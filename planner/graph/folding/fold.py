@@ -307,6 +307,7 @@ class _Folder:
         reason = f"op {op.name!r}: no operator {op.op_type} of domain {op.domain!r}"
         is_stated = op.domain in self.opsets and all(name in self.declared for name in op.outputs if name)
         if self.operators is None and inferred is None and not is_stated:
+            self.findings.foreign.add(op.name)
             self._blame(self.findings.unsupported, op, reason)
             return
         if op.domain not in self.opsets:

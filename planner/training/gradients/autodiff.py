@@ -16,6 +16,7 @@ from planner.graph.core.attributes import label
 from planner.graph.core.builder import Builder
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Op, Tensor, of_types
+from planner.graph.folding.findings import WITHOUT_BODY
 from planner.training.gradients.reasons import QUANTISING, REASONS
 
 
@@ -207,7 +208,7 @@ def _pass(
     # shape, and whatever else is in the way is found, too.
     contributions: Contributions = tuple(name if flag else None for name, flag in zip(op.inputs, flags, strict=True))
     if rule is None:
-        reason = "" if op.domain else REASONS.get(op.op_type, "")
+        reason = WITHOUT_BODY if op.domain else REASONS.get(op.op_type, "")
         refusals.append(f"{label(op)}: no gradient rule" + (f": {reason}" if reason else ""))
     else:
         context = Backward(builder, op, gradients, flags, saved.get(op.name, {}))

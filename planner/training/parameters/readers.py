@@ -41,7 +41,7 @@ class Use(enum.Enum):
     STATISTIC = "statistic"
     """A running mean or variance."""
     FIXED = "fixed"
-    """Read by what no layer reads its parameters by: Where, Cast to integers, sines, comparisons, sizes."""
+    """Read by what no layer reads its parameters by: Where, Cast to integers, sines, sizes, operators without body."""
     UNCLEAR = "unclear"
     """Read by an op that tells nothing: Sub, Div, Pow."""
 
@@ -156,7 +156,8 @@ class Readers:
 
     def _use(self, op: Op, position: int) -> Use | None:
         """What a tensor, made of constants alone, is to an op; None where its results are followed instead."""
-        use = Use.UNCLEAR if op.domain else _USES.get(op.op_type, {}).get(position, Use.UNCLEAR)
+        # No gradient passes an operator that ONNX does not define.
+        use = Use.FIXED if op.domain else _USES.get(op.op_type, {}).get(position, Use.UNCLEAR)
         if use is Use.FIXED:
             return use
         if of_types(op, _LAYOUT) and position == 0:
