@@ -119,6 +119,7 @@ def test_run_whole_with_what_that_costs(here: Path, capsys: pytest.CaptureFixtur
     assert run["verified"] is True
     assert run["moved_bytes"] == plan["moved_bytes"]
     assert run["own_precision"] == ["com.microsoft.CDist", "com.microsoft.SampleOp"]
+    assert "what is not seen to be it: its operator has no description" in done("prove p", capsys, 1)
     text = " ".join(done("explain p", capsys).split())
     assert "not described, run in full type inputs gathered elements duplicated" in text
     assert "copy com.microsoft.SampleOp 2.3 kB 1,152 far com.microsoft.CDist 0 B 1,248" in text

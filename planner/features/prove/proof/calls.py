@@ -112,9 +112,13 @@ class Calls:
         stated = {
             name: held for name, (_, held) in zip(function.output, outputs, strict=True) if isinstance(held, Claim)
         }
+        model_ops = [self.reference.ops[name] for name in ops]
+        for number, model_op in enumerate(model_ops):
+            if self.reference.descriptions.is_unknown(model_op.described_op):
+                why = "its operator has no description, which would say what it computes"
+                return Call((None,) * len(outputs), number, why)
         try:
             followed = self._function(function, content, read)
-            model_ops = [self.reference.ops[name] for name in ops]
             proof = FunctionProof(followed, self.reference, model_ops, every_rule=every_rule)
             ends = proof.run(dict(zip(function.input, map(_value, read), strict=True)), stated)
         except UnprovenError as error:
