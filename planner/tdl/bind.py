@@ -387,7 +387,8 @@ class BoundOp:
             return LocalOp(())
         if self.description.local is None:
             return same_op(self.node, part)
-        return self.description.local(self.node, part)
+        with self.description.blamed(self.node):
+            return self.description.local(self.node, part)
 
     def veto(self, ranges: Boxes) -> str:
         """The reason why some worker's part has no local op; "" if every worker that has a part has one.
@@ -419,7 +420,8 @@ class BoundOp:
         """True if the local rule refuses no part; or if there is none, and each part reads something of every input."""
         rule, always = self.description.local, self.description.always_local
         if rule is not None:
-            return always is not None and always(self.node)
+            with self.description.blamed(self.node):
+                return always is not None and always(self.node)
         return all(self.plain_read(slot) is not None for slot in self.read_slots)
 
     def _unlike(self, ranges: Boxes, reads: Mapping[int, InputBoxes], busy: Ints) -> list[tuple[int, bytes]]:

@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Final, TypeAlias
 
 from planner.errors import DescriptionError
 from planner.graph.core.attributes import label
-from planner.graph.core.model import Implied
+from planner.graph.core.model import DType, Implied
 from planner.tdl.expr import Number, Output, Var
-from planner.tdl.local import LocalRule
+from planner.tdl.local import LocalRule, NotLocalError
 from planner.tdl.node_view import Derivation, NodeView
 from planner.tdl.terms import (
     STEPS,
@@ -101,6 +103,11 @@ class Description:
         """(domain, op type) of each operator."""
         return tuple((self.domain, name) for name in self.op_types)
 
+    @property
+    def is_shipped(self) -> bool:
+        """True if tofu brings it; else it is of a user's file."""
+        return self.function.__module__.startswith("planner.")
+
     def trace(self, node: NodeView) -> tuple[Output, ...]:
         """Runs the description for one op.
 
@@ -110,17 +117,50 @@ class Description:
         arguments = [
             None if shape is None else TensorArg(slot, len(shape)) for slot, shape in enumerate(node.input_shapes)
         ]
-        try:
+        with self.blamed(node):
             returned = self.function(node, *arguments)
             lambdas = returned if isinstance(returned, tuple) else (returned,)
             return tuple(self._output(node, position, body) for position, body in enumerate(lambdas))
-        except DescriptionError as error:
-            raise DescriptionError(
-                f"{self._label(node, error)}: {error.what}", facts=error.facts, hint=error.hint
-            ) from error
-        except MISFITS as error:
-            message = f"{type(error).__name__}: {error}"
-            raise DescriptionError(f"{self._label(node, error)}: {message}") from error
+
+    def stated_results(self, node: NodeView) -> tuple[Implied | None, ...]:
+        """The shape and dtype of each output of an op, in order, as ``results`` states them.
+
+        Raises:
+            DescriptionError: as ``trace``; also where ``results`` returns something else.
+        """
+        assert self.results is not None, "implied_shapes serves a description without it"
+        with self.blamed(node):
+            returned = self.results(node)
+            try:
+                return (*map(_implied, returned), *(None,) * len(node.op.outputs))[: len(node.op.outputs)]
+            except (TypeError, ValueError) as error:
+                raise DescriptionError(
+                    f"results= returns {returned!r}, not (shape, dtype) of each output",
+                    hint="for example results=lambda node: [(node.input_shape(0), node.input_dtype(0))]",
+                ) from error
+
+    @contextmanager
+    def blamed(self, node: NodeView) -> Iterator[None]:
+        """Makes errors of the description's code, which runs inside, name the op, or the line of the user's file.
+
+        Raises:
+            DescriptionError: for an error of that kind, and for each exception of a user's code; of a shipped
+                description's only for ``MISFITS``, since others are bugs.
+        """
+        try:
+            yield
+        except NotLocalError:
+            raise
+        except Exception as error:
+            if self.is_shipped and not isinstance(error, (DescriptionError, *MISFITS)):
+                raise
+            what = error.what if isinstance(error, DescriptionError) else f"{type(error).__name__}: {error}"
+            hint = getattr(error, "hint", "")
+            if not self.is_shipped and "None" in what and not hint:
+                names = ", ".join(name for name, _ in node.op.attributes) or "none"
+                hint = f"node.attribute(name) is None for an attribute that the op does not have; it has {names}"
+            where = self._label(node, error)
+            raise DescriptionError(f"{where}: {what}", facts=getattr(error, "facts", ()), hint=hint) from error
 
     def _output(self, node: NodeView, position: int, body: Callable[..., Val | float]) -> Output:
         present = position < len(node.output_shapes) and node.output_shapes[position] is not None
@@ -133,12 +173,22 @@ class Description:
 
     def _label(self, node: NodeView, error: BaseException) -> str:
         """The op, for a misfit of a description of our own is the model's; of a user's, its line."""
-        if self.function.__module__.startswith("planner."):
+        if self.is_shipped:
             return label(node.op)
         file = inspect.getfile(self.function)
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         line = frames[-1].lineno if frames else self.function.__code__.co_firstlineno
         return f"description of {node.op.op_type} (op {node.op.name}), {file}:{line}"
+
+
+def _implied(result: Any) -> Implied | None:
+    """A shape and a dtype as ``results`` returns them; TypeError or ValueError for anything else."""
+    if result is None:
+        return None
+    shape, dtype = result
+    if any(index(size) < 0 for size in shape):
+        raise ValueError("a negative size")
+    return tuple(map(index, shape)), dtype and DType(dtype)
 
 
 def op(

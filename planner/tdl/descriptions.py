@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.errors import DescriptionError, UnsupportedError
+from planner.errors import DescriptionError, ModelError, UnsupportedError
 from planner.graph.core.model import Graph, Implied, Op, Shape, Tensor
 from planner.graph.folding.undescribed import undescribed_error
 from planner.graph.step.deliveries import is_delivery
 from planner.tdl.analyse import Analysis, analyse
 from planner.tdl.bind import BoundOp, Content
-from planner.tdl.builder import MISFITS, Derivation, Description, NodeView
+from planner.tdl.builder import Derivation, Description, NodeView
 from planner.tdl.delivered import delivered
 from planner.tdl.implied import implied_shapes
 from planner.tdl.whole import whole_analysis, whole_description
@@ -94,7 +94,8 @@ class Descriptions:
             opset: version of the default operator domain.
 
         Raises:
-            DescriptionError: the op contradicts its inputs.
+            ModelError: the op contradicts its inputs.
+            DescriptionError: a user's description is wrong.
         """
         description = self._by_type.get((op.domain, op.op_type))
         if description is None:
@@ -103,10 +104,13 @@ class Descriptions:
         node = _view(op, tensors, present, constants, opset)
         if description.results is not None:
             try:
-                implied = (*description.results(node), *(None,) * len(op.outputs))
-            except MISFITS as error:
-                raise DescriptionError("its inputs or attributes are not those of the operator") from error
-            return implied[: len(op.outputs)]
+                return description.stated_results(node)
+            except DescriptionError as error:
+                if not description.is_shipped:
+                    raise
+                is_misfit = not isinstance(error.__cause__, DescriptionError)
+                what = "its inputs or attributes are not those of the operator" if is_misfit else error.what
+                raise ModelError(what) from error
         shapes = implied_shapes(description, node)
         return tuple(None if shape is None else (shape, None) for shape in shapes)
 
@@ -195,10 +199,10 @@ class Descriptions:
                 return cached
         outputs = description.trace(node)
         present = tuple(shape is not None for shape in node.output_shapes)
-        if len(outputs) < len(present):
-            mismatch = f"{len(present)} outputs, {len(outputs)} described"
-            raise DescriptionError(f"description of {node.op.op_type} (op {node.op.name}): {mismatch}")
-        analysis = analyse(outputs[: len(present)], present)
+        with description.blamed(node):
+            if len(outputs) < len(present):
+                raise DescriptionError(f"{len(present)} outputs, {len(outputs)} described")
+            analysis = analyse(outputs[: len(present)], present)
         # Equal answers to the first op's questions do not make ops equal: the next one may be asked for more.
         before = questions or _Questions((), ())
         everything = _Questions(

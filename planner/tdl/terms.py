@@ -34,6 +34,10 @@ from planner.tdl.expr import (
 )
 
 
+class RankError(DescriptionError):
+    """The number of index variables, or of an input's indices, is that of another rank."""
+
+
 class Ix:
     """An index expression under construction; arithmetic stays affine or is refused."""
 
@@ -169,7 +173,7 @@ class TensorArg:
         if len(keys) == 1 and keys[0] is ...:
             keys = (slice(None),) * self.rank
         if len(keys) != self.rank:
-            raise DescriptionError(f"input {self.slot} has rank {self.rank} and is read with {len(keys)} indices")
+            raise RankError(f"input {self.slot} has rank {self.rank} and is read with {len(keys)} indices")
         return Val(Access(self.slot, tuple(_index(part) for part in keys), self.fill))
 
     def scalar(self) -> Val:
@@ -302,13 +306,13 @@ def variable_names(function: Callable[..., object], total: int | None) -> tuple[
     if star is None:
         names = (*before, *after)
         if total is not None and total != len(names):
-            raise DescriptionError(f"a lambda of {len(names)} index variables ({', '.join(names)}) where {total} fit")
+            raise RankError(f"a lambda of {len(names)} index variables ({', '.join(names)}) where {total} fit")
         return names
     if total is None:
         raise DescriptionError(f"how many index variables *{star} stands for is not said", hint="give count=")
     starred = total - len(before) - len(after)
     if starred < 0:
-        raise DescriptionError(f"a lambda of at least {len(before) + len(after)} index variables where {total} fit")
+        raise RankError(f"a lambda of at least {len(before) + len(after)} index variables where {total} fit")
     return (*before, *(f"{star}{position}" for position in range(starred)), *after)
 
 

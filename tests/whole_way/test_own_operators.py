@@ -298,6 +298,73 @@ def test_a_reference_that_is_not_at_hand_is_missed(here: Path, capsys: pytest.Ca
     assert "com.microsoft.CDist, com.microsoft.SampleOp in the model's own precision" in " ".join(told.out.split())
 
 
+USERS_FAULTS = {
+    "results of shapes": (
+        "results=lambda node: node.input_shape(0)",
+        "X[i]",
+        "2: results= returns (16, 12), not (shape, dtype)",
+    ),
+    "results without dtypes": (
+        "results=lambda node: [node.input_shape(0)]",
+        "X[i]",
+        "2: results= returns [(16, 12)], not",
+    ),
+    "results of one": (
+        "results=lambda node: (node.input_shape(0), None)",
+        "X[i]",
+        "2: results= returns ((16, 12), None), not",
+    ),
+    "negative size": (
+        "results=lambda node: [((16, -12), None)]",
+        "X[i]",
+        "2: results= returns [((16, -12), None)], not",
+    ),
+    "results fail": ("results=refused", "X[i]", "6: RuntimeError: my own message"),
+    "results ask": (
+        "results=lambda node: node.shape(0)",
+        "X[i]",
+        "2: AttributeError: 'NodeView' object has no attribute",
+    ),
+    "results ask an input": ("results=lambda node: [(node.input_shape(3), None)]", "X[i]", "2: input 3 is absent"),
+    "name": ("", "X[i] * no_such_name", "4: NameError: name 'no_such_name' is not defined"),
+    "name, shapes stated": ("results=same", "X[i] * no_such_name", "4: NameError: name 'no_such_name' is not defined"),
+    "index": ("", "X[(i[0] * i[0], *i[1:])]", "4: the product of two index variables is not affine"),
+    "extent": (
+        "results=same",
+        "Sum(lambda k: X[(i[0], i[1] + k)])",
+        "2: how far reduction variable k runs is not known",
+    ),
+    "attribute": (
+        "",
+        'X[i] * node.attribute("gian")',
+        "4: None is not a value\nhint: node.attribute(name) is None for",
+    ),
+    "local": ("local=lambda node, part: no_such_name", "X[i]", "2: NameError: name 'no_such_name' is not defined"),
+    "always local": ("local=same, always_local=lambda node: 1 / 0", "X[i]", "2: ZeroDivisionError: division by zero"),
+}
+
+
+@pytest.mark.parametrize(("option", "body", "said"), USERS_FAULTS.values(), ids=USERS_FAULTS)
+def test_a_fault_of_a_users_description_names_its_line(
+    here: Path, capsys: pytest.CaptureFixture[str], option: str, body: str, said: str
+) -> None:
+    (here / "wrong.py").write_text(
+        "from planner.tdl.builder import Sum, op; same = lambda node: [(node.input_shape(0), node.input_dtype(0))]\n"
+        f'@op("SampleOp", domain="com.microsoft", {option.replace("refused", "lambda node: refused(node)")})\n'
+        "def sample_op(node, X):\n"
+        f"    return lambda *i: {body}\n"
+        "def refused(node):\n"
+        '    raise RuntimeError("my own message")\n'
+    )
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], name="fc1"),
+        helper.make_node("SampleOp", ["h"], ["y"], name="copy", domain=MICROSOFT, gain=2.0),
+    ]
+    save(here / "m.onnx", nodes, stated={}, **{MICROSOFT: 1})
+    error = done("plan m.onnx --gpus 2 --opdefs wrong.py -o p", capsys, 2)
+    assert f"error: description of SampleOp (op copy), {here / 'wrong.py'}:{said}" in error
+
+
 def test_a_local_function_of_another_domain_needs_no_description(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,7 +29,7 @@ from typing import TypeAlias
 import numpy as np
 from onnx import NodeProto
 
-from planner.errors import DescriptionError, ModelError, UnsupportedError
+from planner.errors import ModelError, UnsupportedError
 from planner.graph.core.attributes import label
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Implied, Op, Tensor, TensorAttribute, of_types, qualified
@@ -324,7 +324,7 @@ class _Folder:
             if self.operators is not None:
                 implied = self.operators.implied_outputs(op, self.graph.tensors, self.graph.values, self.graph.opset)
             types = foreign_outputs(op, self.graph.tensors, implied, self.declared)
-        except (DescriptionError, ModelError) as error:
+        except ModelError as error:
             self._blame(self.findings.faults, op, error.what)
             return
         types |= {name: tensor for name, tensor in (inferred or {}).items() if tensor is not None}
