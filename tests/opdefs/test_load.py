@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner import opdefs
+from planner.commands import main as cli
 from planner.errors import DescriptionError, UsageError
 from planner.features.ops.verification import QUICK, verify_operators
 from typed_lines import try_commands
@@ -129,3 +130,59 @@ def test_a_page_that_shows_what_is_not_printed_is_found_out(
         try_commands("$ tofu plan absent.onnx --gpus 2\nerror: absent.onnx: another error\n", capsys)
     with pytest.raises(AssertionError):
         try_commands("$ tofu plan absent.onnx --gpus 2\nworkers 2\n", capsys)
+
+
+CENTRED = """
+from planner.features.ops.cases import make
+from planner.tdl.builder import Opaque, Sum, call, op
+
+@op("Centred", domain="my.own"{options})
+def centred(node, X):
+    return lambda b, j: {body}
+
+CASES = [make("Centred", (4, 6), domain="my.own")]
+"""
+SAME = ", results=lambda node: [(node.input_shape(0), node.input_dtype(0))]"
+REFERENCE = ", reference=lambda op, x: x - x.mean(0)"
+COLUMNS = 'Opaque("Centred")(X[:, j])[b]'
+
+
+@pytest.mark.parametrize(
+    ("options", "body", "said"),
+    [
+        (SAME, COLUMNS, "j          6        output   concatenated"),
+        (REFERENCE, COLUMNS, "j          6        output   concatenated"),
+        ("", COLUMNS, "no reference=\nhint: add reference= to its description, or results="),
+        ("", "X[b * j, 0]", "my_ops.py:7: the product of two index variables is not affine"),
+    ],
+)
+def test_an_operator_that_nothing_executes_is_shown_from_its_description(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, body: str, said: str
+) -> None:
+    file = write(tmp_path, CENTRED.format(options=options, body=body))
+    is_shown = "concatenated" in said
+    assert cli.main(["ops", "Centred", "--opdefs", str(file)]) == (0 if is_shown else 2)
+    captured = capsys.readouterr()
+    assert said in (captured.out if is_shown else captured.err)
+
+
+@pytest.mark.parametrize(
+    ("options", "body", "code", "said"),
+    [
+        (REFERENCE, COLUMNS, 0, "strategies executed      6\n"),
+        (
+            SAME + REFERENCE,
+            'call("Centred", X[b, j])',
+            1,
+            "incorrect: Centred(4x6): b/2: output 0 differs from the whole",
+        ),
+        (SAME, COLUMNS, 1, "incorrect                0\nmissing                  0\nnot executed             1\n"),
+        (SAME + REFERENCE.replace("mean", "mean_of"), COLUMNS, 1, "no kernel, and reference= fails"),
+    ],
+)
+def test_parts_of_an_operator_without_a_kernel_are_checked_against_its_reference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, body: str, code: int, said: str
+) -> None:
+    file = write(tmp_path, CENTRED.format(options=options, body=body))
+    assert cli.main(["ops", "--verify", "--opdefs", str(file)]) == code
+    assert said in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -10,14 +11,21 @@ from onnx import helper, numpy_helper, shape_inference
 
 from planner.errors import TofuError
 from planner.graph.core.model import DType, Op, dtype_of_array
-from planner.graph.files.protos import MAX_IR_VERSION, MAX_OPSET, dtype_of, elem_type_of, op_to_node
+from planner.graph.files.protos import MAX_IR_VERSION, MAX_OPSET, dtype_of, elem_type_of, op_of, op_to_node
 from planner.runtime.engine.core.sessions import onnxruntime
 from planner.tdl.bind import BoundOp
+from planner.tdl.builder import Description, ReferenceFunction
 from planner.tdl.local import LocalNode, LocalOp
+
+Arrays: TypeAlias = Mapping[str, np.ndarray]
 
 
 class ExecutionError(TofuError):
     """Neither the runtime nor the reference evaluator can execute a local op."""
+
+
+class NoKernelError(ExecutionError):
+    """The runtime does not have an operator, and its description gives no ``reference``."""
 
 
 def whole_op(op: BoundOp) -> LocalOp:
@@ -27,9 +35,7 @@ def whole_op(op: BoundOp) -> LocalOp:
     return LocalOp((LocalNode(op.op.op_type, inputs, outputs, dict(op.op.attributes), op.op.domain),))
 
 
-def to_model(
-    local: LocalOp, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, DType], opset: int
-) -> onnx.ModelProto:
+def to_model(local: LocalOp, inputs: Arrays, outputs: Mapping[str, DType], opset: int) -> onnx.ModelProto:
     """A model of one local op.
 
     Args:
@@ -57,7 +63,7 @@ def to_model(
 
 
 def execute_any(
-    local: LocalOp, inputs: Mapping[str, np.ndarray], outputs: tuple[str, ...], opset: int
+    local: LocalOp, inputs: Arrays, outputs: tuple[str, ...], opset: int, description: Description | None = None
 ) -> dict[str, np.ndarray]:
     """Executes as ``execute`` does, where the dtypes of outputs are unknown: shape inference gives them.
 
@@ -72,11 +78,11 @@ def execute_any(
     # Shape inference says nothing of some operators that are functions (GroupNormalization): they keep the dtype.
     first = dtype_of_array(next(iter(inputs.values()))) if inputs else DType.FLOAT32
     output_dtypes = {name: first if dtype is None else dtype for name, dtype in dtypes.items()}
-    return execute(local, inputs, output_dtypes, opset)
+    return execute(local, inputs, output_dtypes, opset, description)
 
 
 def execute(
-    local: LocalOp, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, DType], opset: int
+    local: LocalOp, inputs: Arrays, outputs: Mapping[str, DType], opset: int, description: Description | None = None
 ) -> dict[str, np.ndarray]:
     """Executes a local op.
 
@@ -85,11 +91,13 @@ def execute(
         inputs: arrays by the names that it uses (``in0``, ...); others may be among them.
         outputs: dtype of each output wanted, by name (``out0``, ...).
         opset: version of the default domain.
+        description: of the op; its ``reference`` computes an operator that the runtime does not have.
 
     Returns:
         The outputs by name.
 
     Raises:
+        NoKernelError: an operator has neither a kernel nor a reference.
         ExecutionError: it cannot be executed; with what the runtime said.
     """
     runtime = onnxruntime()
@@ -115,15 +123,36 @@ def execute(
         results = _by_reference(model, feed, list(outputs))
     except (errors.Fail, errors.InvalidArgument, errors.InvalidGraph, errors.RuntimeException) as error:
         kinds = ", ".join(node.op_type for node in local.nodes)
-        raise ExecutionError(f"the runtime cannot execute {kinds}", facts=(str(error).splitlines()[0],)) from error
+        if "is not a registered function/op" not in str(error):
+            raise ExecutionError(f"the runtime cannot execute {kinds}", facts=(str(error).splitlines()[0],)) from error
+        if description is None or description.reference is None:
+            message = f"{kinds} not executed: no kernel (--custom-ops of `tofu run`) and no reference="
+            raise NoKernelError(message, hint="add reference= to its description, or results= to show it") from error
+        results = _by_reference(model, feed, list(outputs), *_operators(description, description.reference))
     return dict(zip(outputs, results, strict=True))
 
 
-def _by_reference(model: onnx.ModelProto, feed: Mapping[str, np.ndarray], outputs: list[str]) -> list[np.ndarray]:
+def _by_reference(model: onnx.ModelProto, feed: Arrays, outputs: list[str], *operators: Any) -> list[np.ndarray]:
     from onnx.reference import ReferenceEvaluator
 
     try:
-        results = ReferenceEvaluator(model).run(outputs, dict(feed))
+        results = ReferenceEvaluator(model, new_ops=list(operators)).run(outputs, dict(feed))
     except Exception as error:
-        raise ExecutionError("no kernel, and the reference evaluator fails", facts=(str(error),)) from error
+        evaluator = "reference=" if operators else "the reference evaluator"
+        message = f"no kernel, and {evaluator} fails"
+        raise ExecutionError(message, facts=(f"{type(error).__name__}: {error}",)) from error
     return [np.asarray(result) for result in results]
+
+
+def _operators(description: Description, reference: ReferenceFunction) -> list[Any]:
+    """A described operator for ONNX's evaluator: floating-point inputs in float64, results in the first one's dtype."""
+    from onnx.reference.op_run import OpRun
+
+    def run(self: Any, *inputs: np.ndarray | None, **_: Any) -> tuple[np.ndarray, ...]:
+        floats = [array.dtype for array in inputs if array is not None and np.issubdtype(array.dtype, np.floating)]
+        wide = [array.astype(np.float64) if array is not None and array.dtype in floats else array for array in inputs]
+        results = reference(op_of(self.onnx_node, ""), *wide)
+        arrays = map(np.asarray, results if isinstance(results, tuple) else (results,))
+        return tuple(array.astype(floats[0]) if floats and array.dtype == np.float64 else array for array in arrays)
+
+    return [type(name, (OpRun,), {"op_domain": description.domain, "_run": run}) for name in description.op_types]

@@ -117,7 +117,7 @@ def _joins(
                 inputs[f"in{slot}"] = array if dim is None else np.array_split(array, WAYS, axis=dim)[worker]
         wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
         try:
-            outputs = execute(whole_op(op), inputs, wanted, op.node.opset)
+            outputs = execute(whole_op(op), inputs, wanted, op.node.opset, op.description)
         except ExecutionError:
             return None
         pieces.append({int(name.removeprefix("out")): array for name, array in outputs.items()})

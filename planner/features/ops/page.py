@@ -142,7 +142,7 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
 
 def _parts(case: Case, descriptions: Descriptions) -> tuple[PartLine, ...]:
     """The ops of a body of two workers; () if this op has none."""
-    graph, _, _ = execute_case(case)
+    graph, _, _ = execute_case(case, 0, descriptions)
     expanded = expand(graph, workers=2)
     if not expanded.bodies:
         return ()

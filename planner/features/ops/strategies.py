@@ -138,7 +138,7 @@ def run_whole(op: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.nda
     """
     operands = {f"in{slot}": array for slot, array in _arrays(op, inputs).items()}
     outputs = {f"out{position}": dtype for position, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
-    results = execute(whole_op(op), operands, outputs, op.node.opset)
+    results = execute(whole_op(op), operands, outputs, op.node.opset, op.description)
     return {int(name.removeprefix("out")): array for name, array in results.items()}
 
 
@@ -233,7 +233,7 @@ def _run_workers(op: BoundOp, strategy: Tiling, arrays: Mapping[int, np.ndarray]
             f"in{slot}": _sliced(arrays[slot], region) for slot, region in enumerate(part.inputs) if region is not None
         }
         wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
-        results = execute(local, inputs, wanted, op.node.opset)
+        results = execute(local, inputs, wanted, op.node.opset, op.description)
         outputs[worker] = {}
         for position, region in enumerate(part.outputs):
             if region is None:
@@ -256,7 +256,7 @@ def _run_in_steps(op: BoundOp, strategy: Tiling, steps: Steps, arrays: Mapping[i
         for part, work in chunk.work.items():
             for worker, todo in work.items():
                 inputs = {f"in{slot}": _sliced(arrays[slot], region) for slot, region in todo.reads.items()}
-                result = execute(todo.local, inputs, wanted, op.node.opset)["out0"]
+                result = execute(todo.local, inputs, wanted, op.node.opset, op.description)["out0"]
                 parts[worker][part] = parts[worker][part] + result if part in parts[worker] else result
     regions = tuple(op.makes(op.ranges(strategy), 0))
     outputs: Outputs = {}

@@ -136,19 +136,20 @@ def print_verification(result: Verification, file: TextIO) -> None:
             ("of these, in steps", f"{result.stepped:,}"),
             ("incorrect", str(len(result.wrong))),
             ("missing", str(len(result.missing))),
+            *[("not executed", str(len(result.not_executed)))][: len(result.not_executed)],
             ("left out, with a reason", str(sum(len(operator.left_out) for operator in result.operators))),
         ],
     )
-    _print_findings(console, result.wrong, result.missing)
+    _print_findings(console, (("incorrect", result.wrong), ("missing", result.missing), ("", result.not_executed)))
     # One operator's reasons are listed; of many there would be too many, and their count stands above.
     for operator in result.operators[: len(result.operators) == 1]:
         for text in (*filter(None, [operator.veto_reason]), *operator.left_out):
             console.print_line(f"left out: {text}")
 
 
-def _print_findings(console: ReportConsole, wrong: Sequence[str], missing: Sequence[str]) -> None:
-    for title, texts in (("incorrect", wrong), ("missing", missing)):
+def _print_findings(console: ReportConsole, findings: Sequence[tuple[str, Sequence[str]]]) -> None:
+    for title, texts in findings:
         for text in texts[:_MOST_WRONG]:
-            console.print_line(f"{title}: {text}")
+            console.print_line(": ".join(filter(None, (title, text))))
         if len(texts) > _MOST_WRONG:
             console.print(f"{title}: {len(texts) - _MOST_WRONG} more; --json lists them all")

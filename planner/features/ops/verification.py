@@ -10,8 +10,9 @@ from planner.errors import TofuError, UsageError, did_you_mean
 from planner.features.ops.allowed import gap_reason
 from planner.features.ops.cases.case import Case, bind_case, by_type, find_operator, qualified
 from planner.features.ops.cases.examples import all_cases
+from planner.features.ops.execute import NoKernelError
 from planner.features.ops.missing import missing_strategies
-from planner.features.ops.strategies import enumerate_steps, enumerate_strategies, verify_strategy
+from planner.features.ops.strategies import enumerate_steps, enumerate_strategies, run_whole, verify_strategy
 from planner.records import Positive
 from planner.tdl.descriptions import Descriptions
 
@@ -30,7 +31,7 @@ class OperatorVerification:
 
     told: ClassVar = (
         "domain op_type right=is_right shapes executed pairs in_steps=stepped bit_equal largest_error variables "
-        "vetoed veto_reason wrong missing left_out"
+        "vetoed veto_reason wrong missing left_out not_executed"
     )
 
     domain: str
@@ -58,10 +59,12 @@ class OperatorVerification:
     """Strategies that would have been right, are not given, and have no reason on the list."""
     left_out: tuple[str, ...]
     """Those that have, with it."""
+    not_executed: tuple[str, ...] = ()
+    """Cases without a kernel and a reference."""
 
     @property
     def is_right(self) -> bool:
-        return not self.wrong and not self.missing
+        return not self.wrong and not self.missing and not self.not_executed
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,12 @@ class Verification:
         return tuple(text for operator in self.operators for text in operator.missing)
 
     @property
+    def not_executed(self) -> tuple[str, ...]:
+        return tuple(text for operator in self.operators for text in operator.not_executed)
+
+    @property
     def is_right(self) -> bool:
-        return not self.wrong and not self.missing
+        return all(operator.is_right for operator in self.operators)
 
 
 @dataclass
@@ -119,6 +126,7 @@ def verify_operator(
     """Executes all strategies of all cases of an operator, and looks for missing ones."""
     name, tally = qualified(domain, op_type), _Tally()
     wrong: list[str] = []
+    not_executed: list[str] = []
     gaps: dict[str, str] = {}
     variables: set[str] = set()
     for case in cases:
@@ -126,6 +134,8 @@ def verify_operator(
             _verify_case(case, descriptions, ways, tally, wrong, variables)
             for gap in missing_strategies(case, descriptions):
                 gaps[str(gap)] = gap_reason(name, str(gap))
+        except NoKernelError as error:
+            not_executed.append(f"{case}: {error.what}")
         # A case that cannot run is a finding: the other cases are still verified.
         except TofuError as error:
             wrong.append(f"{case}: {error.what}")
@@ -144,6 +154,7 @@ def verify_operator(
         wrong=tuple(wrong),
         missing=tuple(text for text, reason in gaps.items() if not reason),
         left_out=tuple(f"{text}: {reason}" for text, reason in gaps.items() if reason),
+        not_executed=tuple(not_executed),
     )
 
 
@@ -156,6 +167,7 @@ def _verify_case(
     variables: set[str],
 ) -> None:
     bound, inputs, expected = bind_case(case, descriptions)
+    expected = expected or run_whole(bound, inputs)  # raises the error of an operator that nothing executes
     for cuts in ways:
         for candidate in enumerate_strategies(bound, *cuts):
             if candidate.veto:

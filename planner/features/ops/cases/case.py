@@ -11,9 +11,10 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.features.ops.execute import execute_any
+from planner.features.ops.execute import NoKernelError, execute_any
 from planner.graph.core.model import Attribute, Graph, Op, Shape, Tensor, dtype_of_array
 from planner.graph.core.model import qualified as qualified
+from planner.graph.folding.foreign import foreign_outputs
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.local import LocalNode, LocalOp
@@ -92,8 +93,12 @@ def ints(*values: int) -> Known:
     return Known(np.array(values, dtype=np.int64))
 
 
-def execute_case(case: Case, seed: int = 0) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
+def execute_case(
+    case: Case, seed: int = 0, descriptions: Descriptions | None = None
+) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The case as a one-op graph; its inputs, drawn from the seed; and what the op makes of them, by output.
+
+    The results are {} for an operator without a kernel and a reference, whose description implies their shapes.
 
     Raises:
         ExecutionError: the case cannot be executed.
@@ -109,21 +114,36 @@ def execute_case(case: Case, seed: int = 0) -> tuple[Graph, dict[str, np.ndarray
         elif operand is not None:
             (constants if operand.constant else arrays)[names[-1]] = operand.array
     outputs = tuple("" if position in case.absent else f"y{position}" for position in range(case.outputs))
+    produced = tuple(filter(None, outputs))
     feeds = {**arrays, **constants}
     node = LocalNode(case.op_type, tuple(names), outputs, dict(case.attributes), case.domain)
-    results = execute_any(LocalOp((node,)), feeds, tuple(filter(None, outputs)), case.opset)
-    tensors = {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in {**feeds, **results}.items()}
     op = Op(str(case), case.op_type, tuple(names), outputs, case.attributes, case.domain)
-    return Graph("case", tensors, (op,), tuple(arrays), tuple(results), constants, opset=case.opset), arrays, results
+    tensors = {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in feeds.items()}
+    results: dict[str, np.ndarray] = {}
+    description = None if descriptions is None else descriptions.description(case.domain, case.op_type)
+    try:
+        results = execute_any(LocalOp((node,)), feeds, produced, case.opset, description)
+        tensors |= {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in results.items()}
+    except NoKernelError:
+        implied = descriptions.implied_outputs(op, tensors, constants, case.opset) if descriptions else ()
+        if not implied or None in implied:
+            raise
+        stated = foreign_outputs(op, tensors, implied, {})
+        tensors |= {name: tensor for name, tensor in stated.items() if tensor is not None}
+    graph = Graph("case", tensors, (op,), tuple(arrays), produced, constants, opset=case.opset)
+    return graph, arrays, results
 
 
 def bind_case(
     case: Case, descriptions: Descriptions, seed: int = 0
 ) -> tuple[BoundOp, dict[str, np.ndarray], dict[int, np.ndarray]]:
-    """The case as a one-op graph, bound; its inputs; and what the whole op makes of them, by output position."""
-    graph, arrays, results = execute_case(case, seed)
+    """The case as a one-op graph, bound; its inputs; and what the whole op makes of them, by output position.
+
+    Without a kernel and a reference, it makes {}.
+    """
+    graph, arrays, results = execute_case(case, seed, descriptions)
     (op,) = graph.ops
-    expected = {position: results[name] for position, name in enumerate(op.outputs) if name}
+    expected = {position: results[name] for position, name in enumerate(op.outputs) if name in results}
     return descriptions.bind(op, graph), arrays, expected
 
 
