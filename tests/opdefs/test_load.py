@@ -186,3 +186,20 @@ def test_parts_of_an_operator_without_a_kernel_are_checked_against_its_reference
     file = write(tmp_path, CENTRED.format(options=options, body=body))
     assert cli.main(["ops", "--verify", "--opdefs", str(file)]) == code
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("signature", "case"),
+    [
+        ("X", 'make("Centred", (4, 6), domain="my.own")'),
+        ("X, T", 'make("Centred", (4, 6), (4, 6), domain="my.own")'),
+        ("X, T, B=None", 'make("Centred", (4, 6), (4, 6), domain="my.own")'),
+        ("*X", 'make("Centred", (4, 6), domain="my.own")'),
+    ],
+)
+def test_a_description_without_cases_is_told_one_that_fits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], signature: str, case: str
+) -> None:
+    text = CENTRED.format(options=SAME, body=COLUMNS).partition("CASES")[0].replace("node, X", f"node, {signature}")
+    assert cli.main(["ops", "Centred", "--opdefs", str(write(tmp_path, text))]) == 2
+    assert f"hint: add CASES = [{case}] there" in capsys.readouterr().err

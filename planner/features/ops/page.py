@@ -104,9 +104,11 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
     code = description.function.__code__
     own_cases = by_type(tuple(cases)).get(qualified(*key), ())
     if not own_cases:
+        operands = ", (4, 6)" * max(1, code.co_argcount - 1 - len(description.function.__defaults__ or ()))
+        domain = f', domain="{key[0]}"' if key[0] else ""
         raise UsageError(
             f"{qualified(*key)} is described in {code.co_filename}, and no case says for which shapes to show it",
-            hint=f'add CASES = [make("{key[1]}", (4, 6))] there (docs/operators.md)',
+            hint=f'add CASES = [make("{key[1]}"{operands}{domain})] there (docs/operators.md)',
         )
     for case in own_cases:
         try:
