@@ -298,6 +298,17 @@ def test_a_reference_that_is_not_at_hand_is_missed(here: Path, capsys: pytest.Ca
     assert "com.microsoft.CDist, com.microsoft.SampleOp in the model's own precision" in " ".join(told.out.split())
 
 
+def test_a_wrong_reference_of_the_users_is_no_bug_of_tofus(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = helper.make_node("SampleOp", ["x"], ["y"], name="copy", domain=MICROSOFT)
+    save(here / "m.onnx", [node], stated={}, **{MICROSOFT: 1})
+    wrong = 'domain="com.microsoft", reference=lambda op, x: 1.01 * x)\ndef sample_op'
+    (here / "my_ops.py").write_text(OPS.replace('domain="com.microsoft")\ndef sample_op', wrong))
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py -o p", capsys)
+    error = done("run p --verify", capsys, 2)
+    assert "the kernel and your reference= disagree, so that nothing can be verified: op 'copy'" in error
+    assert "hint: correct reference= in your descriptions, or the kernel" in error
+
+
 USERS_FAULTS = {
     "results of shapes": (
         "results=lambda node: node.input_shape(0)",

@@ -178,12 +178,16 @@ class Reference:
                 array if array is None else self._as_read(name, array)
                 for name, array in zip(op.inputs, operands, strict=True)
             ]
+            sides = "the stock runtime and the float64 reference"
+            hint = "it is a bug of tofu or of the runtime; please report it with the model"
+            if (op.domain, op.op_type) in self._references:
+                sides, hint = "the kernel and your reference=", "correct reference= in your descriptions, or the kernel"
             for name, error, limit in self._apart(op, feeds, self._evaluate(number, op, read), alone):
                 raise ModelError(
-                    f"the stock runtime and the float64 reference disagree, so that nothing can be verified: op "
+                    f"{sides} disagree, so that nothing can be verified: op "
                     f"{op.name!r} ({qualified(op.domain, op.op_type)}) makes {name!r} otherwise",
                     facts=(f"{error:.2e} of the largest element apart, of the same operands (limit {limit:.2e})",),
-                    hint="it is a bug of tofu or of the runtime; please report it with the model",
+                    hint=hint,
                 )
 
     def _as_read(self, name: str, array: np.ndarray) -> np.ndarray:
