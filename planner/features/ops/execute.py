@@ -139,8 +139,8 @@ def _by_reference(model: onnx.ModelProto, feed: Arrays, outputs: list[str], *ope
         results = ReferenceEvaluator(model, new_ops=list(operators)).run(outputs, dict(feed))
     except Exception as error:
         evaluator = "reference=" if operators else "the reference evaluator"
-        message = f"no kernel, and {evaluator} fails"
-        raise ExecutionError(message, facts=(f"{type(error).__name__}: {error}",)) from error
+        facts = (f"{type(error).__name__}: {error}",)
+        raise ExecutionError(f"no kernel, and {evaluator} fails", facts=facts) from error
     return [np.asarray(result) for result in results]
 
 

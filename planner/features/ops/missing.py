@@ -20,8 +20,8 @@ import numpy as np
 
 from planner.algebra.tiling import Reducer, Shard, Tiling
 from planner.features.ops.cases.case import Case, bind_case
-from planner.features.ops.execute import ExecutionError, execute, whole_op
-from planner.features.ops.strategies import JOIN, normwise_error, tolerance
+from planner.features.ops.execute import ExecutionError
+from planner.features.ops.strategies import JOIN, normwise_error, run_whole, tolerance
 from planner.tdl.analyse import Variable
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
@@ -107,20 +107,15 @@ def _joins(
     """For each output the ways to join its pieces that give the whole; None if a piece cannot be executed."""
     pieces: list[dict[int, np.ndarray]] = []
     for worker in range(WAYS):
-        inputs = {}
-        for slot, name in enumerate(op.op.inputs):
-            array = arrays.get(name)
-            constant = op.node.constants[slot]
-            array = constant if array is None else array
-            if array is not None:
-                dim = choice.get(slot)
-                inputs[f"in{slot}"] = array if dim is None else np.array_split(array, WAYS, axis=dim)[worker]
-        wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
+        inputs = {
+            name: array if slot not in choice else np.array_split(array, WAYS, axis=choice[slot])[worker]
+            for slot, (name, array) in enumerate((name, arrays.get(name)) for name in op.op.inputs)
+            if array is not None
+        }
         try:
-            outputs = execute(whole_op(op), inputs, wanted, op.node.opset, op.description)
+            pieces.append(run_whole(op, inputs))
         except ExecutionError:
             return None
-        pieces.append({int(name.removeprefix("out")): array for name, array in outputs.items()})
     return {
         position: set(_ways_to_join([piece[position] for piece in pieces], expected[position])) for position in expected
     }

@@ -113,6 +113,9 @@ class _Tally:
     vetoed: int = 0
     veto_reasons: set[str] = field(default_factory=set)
     largest_error: float = 0.0
+    variables: set[str] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+    not_executed: list[str] = field(default_factory=list)
 
 
 def verify_operator(
@@ -125,20 +128,17 @@ def verify_operator(
 ) -> OperatorVerification:
     """Executes all strategies of all cases of an operator, and looks for missing ones."""
     name, tally = qualified(domain, op_type), _Tally()
-    wrong: list[str] = []
-    not_executed: list[str] = []
     gaps: dict[str, str] = {}
-    variables: set[str] = set()
     for case in cases:
         try:
-            _verify_case(case, descriptions, ways, tally, wrong, variables)
+            _verify_case(case, descriptions, ways, tally)
             for gap in missing_strategies(case, descriptions):
                 gaps[str(gap)] = gap_reason(name, str(gap))
         except NoKernelError as error:
-            not_executed.append(f"{case}: {error.what}")
+            tally.not_executed.append(f"{case}: {error.what}")
         # A case that cannot run is a finding: the other cases are still verified.
         except TofuError as error:
-            wrong.append(f"{case}: {error.what}")
+            tally.wrong.append(f"{case}: {error.what}")
     return OperatorVerification(
         domain=domain,
         op_type=op_type,
@@ -148,24 +148,17 @@ def verify_operator(
         stepped=tally.stepped,
         bit_equal=tally.bit_equal,
         largest_error=tally.largest_error,
-        variables=tuple(sorted(variables)),
+        variables=tuple(sorted(tally.variables)),
         vetoed=tally.vetoed,
         veto_reason="; ".join(sorted(tally.veto_reasons)),
-        wrong=tuple(wrong),
+        wrong=tuple(tally.wrong),
         missing=tuple(text for text, reason in gaps.items() if not reason),
         left_out=tuple(f"{text}: {reason}" for text, reason in gaps.items() if reason),
-        not_executed=tuple(not_executed),
+        not_executed=tuple(tally.not_executed),
     )
 
 
-def _verify_case(
-    case: Case,
-    descriptions: Descriptions,
-    ways: Sequence[Ways],
-    tally: _Tally,
-    wrong: list[str],
-    variables: set[str],
-) -> None:
+def _verify_case(case: Case, descriptions: Descriptions, ways: Sequence[Ways], tally: _Tally) -> None:
     bound, inputs, expected = bind_case(case, descriptions)
     expected = expected or run_whole(bound, inputs)  # raises the error of an operator that nothing executes
     for cuts in ways:
@@ -175,7 +168,7 @@ def _verify_case(
                 # A local rule says why it refuses a part; the same op on a smaller tensor has no reason to.
                 tally.veto_reasons.add(candidate.veto)
                 if bound.description.local is None:
-                    wrong.append(f"{case}: {candidate.text}: no local op: {candidate.veto}")
+                    tally.wrong.append(f"{case}: {candidate.text}: no local op: {candidate.veto}")
                 continue
             counts = cuts if len(cuts) == 1 else ()  # a chunk is one more division: as many as there are workers
             for steps in (None, *enumerate_steps(bound, candidate.strategy, *counts)):
@@ -185,9 +178,9 @@ def _verify_case(
                 tally.stepped += steps is not None
                 tally.bit_equal += verdict.bit_equal
                 tally.largest_error = max(tally.largest_error, verdict.largest_error)
-                wrong += [f"{case}: {verdict.text}: {finding.message}" for finding in verdict.findings]
+                tally.wrong += [f"{case}: {verdict.text}: {finding.message}" for finding in verdict.findings]
             if len(cuts) == 1:
-                variables.add(candidate.text.split("/")[0].split(",")[0])
+                tally.variables.add(candidate.text.split("/")[0].split(",")[0])
 
 
 def verify_operators(
