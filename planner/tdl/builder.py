@@ -28,45 +28,21 @@ from planner.graph.core.attributes import label
 from planner.graph.core.model import DType, Implied
 from planner.tdl.expr import Number, Output, Var
 from planner.tdl.local import LocalRule, NotLocalError
-from planner.tdl.node_view import Derivation, NodeView
-from planner.tdl.terms import (
-    STEPS,
-    Ix,
-    Max,
-    Min,
-    Opaque,
-    Prod,
-    Sum,
-    TensorArg,
-    Val,
-    at,
-    body_value,
-    call,
-    match,
-    over,
-    variable_names,
-)
-
-__all__ = [
-    "op",
-    "Description",
-    "DescriptionFunction",
-    "ReferenceFunction",
-    "NodeView",
-    "Derivation",
-    "TensorArg",
-    "Ix",
-    "Val",
-    "Sum",
-    "Max",
-    "Min",
-    "Prod",
-    "Opaque",
-    "call",
-    "at",
-    "match",
-    "over",
-]
+from planner.tdl.node_view import Derivation as Derivation
+from planner.tdl.node_view import NodeView as NodeView
+from planner.tdl.terms import STEPS, body_value, variable_names
+from planner.tdl.terms import Ix as Ix
+from planner.tdl.terms import Max as Max
+from planner.tdl.terms import Min as Min
+from planner.tdl.terms import Opaque as Opaque
+from planner.tdl.terms import Prod as Prod
+from planner.tdl.terms import Sum as Sum
+from planner.tdl.terms import TensorArg as TensorArg
+from planner.tdl.terms import Val as Val
+from planner.tdl.terms import at as at
+from planner.tdl.terms import call as call
+from planner.tdl.terms import match as match
+from planner.tdl.terms import over as over
 
 MISFITS: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
 """What Python raises of a function that is given an op of ranks or attributes that it does not expect."""
@@ -149,16 +125,14 @@ class Description:
         """
         try:
             yield
-        except NotLocalError:
-            raise
         except Exception as error:
-            if self.is_shipped and not isinstance(error, (DescriptionError, *MISFITS)):
+            expected = (DescriptionError, *MISFITS) if self.is_shipped else Exception
+            if isinstance(error, NotLocalError) or not isinstance(error, expected):
                 raise
             what = error.what if isinstance(error, DescriptionError) else f"{type(error).__name__}: {error}"
             hint = getattr(error, "hint", "")
             if not self.is_shipped and "None" in what and not hint:
-                names = ", ".join(name for name, _ in node.op.attributes) or "none"
-                hint = f"node.attribute(name) is None for an attribute that the op does not have; it has {names}"
+                hint = f"node.attribute(name) is None where the op lacks it; it has {list(dict(node.op.attributes))}"
             where = self._label(node, error)
             raise DescriptionError(f"{where}: {what}", facts=getattr(error, "facts", ()), hint=hint) from error
 

@@ -108,9 +108,9 @@ class Descriptions:
             except DescriptionError as error:
                 if not description.is_shipped:
                     raise
-                is_misfit = not isinstance(error.__cause__, DescriptionError)
-                what = "its inputs or attributes are not those of the operator" if is_misfit else error.what
-                raise ModelError(what) from error
+                raise ModelError(
+                    f"its inputs or attributes are not those of the operator ({error.__cause__})"
+                ) from error
         shapes = implied_shapes(description, node)
         return tuple(None if shape is None else (shape, None) for shape in shapes)
 

@@ -348,7 +348,7 @@ USERS_FAULTS = {
     "attribute": (
         "",
         'X[i] * node.attribute("gian")',
-        "4: None is not a value\nhint: node.attribute(name) is None for",
+        "4: None is not a value\nhint: node.attribute(name) is None where the op lacks it; it has ['gain']",
     ),
     "local": ("local=lambda node, part: no_such_name", "X[i]", "2: NameError: name 'no_such_name' is not defined"),
     "always local": ("local=same, always_local=lambda node: 1 / 0", "X[i]", "2: ZeroDivisionError: division by zero"),

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper, shape_inference
+from onnx import helper, numpy_helper
 
 from planner.errors import TofuError
-from planner.graph.core.model import DType, Op, dtype_of_array
-from planner.graph.files.protos import MAX_IR_VERSION, MAX_OPSET, dtype_of, elem_type_of, op_of, op_to_node
+from planner.graph.core.model import Op, dtype_of_array
+from planner.graph.files.protos import MAX_IR_VERSION, MAX_OPSET, elem_type_of, op_of, op_to_node
 from planner.runtime.engine.core.sessions import onnxruntime
-from planner.tdl.bind import BoundOp
 from planner.tdl.builder import Description, ReferenceFunction
-from planner.tdl.local import LocalNode, LocalOp
+from planner.tdl.local import LocalOp
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 
@@ -28,20 +27,13 @@ class NoKernelError(ExecutionError):
     """The runtime does not have an operator, and its description gives no ``reference``."""
 
 
-def whole_op(op: BoundOp) -> LocalOp:
-    """The unsplit op, with every input given."""
-    inputs = tuple(f"in{slot}" if name else "" for slot, name in enumerate(op.op.inputs))
-    outputs = tuple(f"out{position}" if name else "" for position, name in enumerate(op.op.outputs))
-    return LocalOp((LocalNode(op.op.op_type, inputs, outputs, dict(op.op.attributes), op.op.domain),))
-
-
-def to_model(local: LocalOp, inputs: Arrays, outputs: Mapping[str, DType], opset: int) -> onnx.ModelProto:
+def to_model(local: LocalOp, inputs: Arrays, outputs: Iterable[str], opset: int) -> onnx.ModelProto:
     """A model of one local op.
 
     Args:
         local: what to execute.
         inputs: the arrays that it will be given, by the names that it uses.
-        outputs: dtype of each output wanted; shapes are left to the runtime.
+        outputs: the names of those wanted; their types are left to the runtime.
         opset: version of the default domain.
     """
     nodes = []
@@ -54,7 +46,7 @@ def to_model(local: LocalOp, inputs: Arrays, outputs: Mapping[str, DType], opset
         for name, array in inputs.items()
         if name in used
     ]
-    output_infos = [helper.make_tensor_value_info(name, elem_type_of(dtype), None) for name, dtype in outputs.items()]
+    output_infos = [helper.make_empty_tensor_value_info(name) for name in outputs]
     constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in local.constants.items()]
     domains = sorted({node.domain for node in local.nodes if node.domain})
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
@@ -62,34 +54,15 @@ def to_model(local: LocalOp, inputs: Arrays, outputs: Mapping[str, DType], opset
     return helper.make_model(graph, opset_imports=opsets, ir_version=min(10, MAX_IR_VERSION))
 
 
-def execute_any(
-    local: LocalOp, inputs: Arrays, outputs: tuple[str, ...], opset: int, description: Description | None = None
-) -> dict[str, np.ndarray]:
-    """Executes as ``execute`` does, where the dtypes of outputs are unknown: shape inference gives them.
-
-    Raises:
-        ExecutionError: it cannot be executed.
-    """
-    model = to_model(local, inputs, dict.fromkeys(outputs, DType.FLOAT32), opset)
-    for value in model.graph.output:
-        value.ClearField("type")
-    inferred = shape_inference.infer_shapes(model)
-    dtypes = {value.name: dtype_of(value.type.tensor_type.elem_type) for value in inferred.graph.output}
-    # Shape inference says nothing of some operators that are functions (GroupNormalization): they keep the dtype.
-    first = dtype_of_array(next(iter(inputs.values()))) if inputs else DType.FLOAT32
-    output_dtypes = {name: first if dtype is None else dtype for name, dtype in dtypes.items()}
-    return execute(local, inputs, output_dtypes, opset, description)
-
-
 def execute(
-    local: LocalOp, inputs: Arrays, outputs: Mapping[str, DType], opset: int, description: Description | None = None
+    local: LocalOp, inputs: Arrays, outputs: tuple[str, ...], opset: int, description: Description | None = None
 ) -> dict[str, np.ndarray]:
     """Executes a local op.
 
     Args:
         local: what to execute.
         inputs: arrays by the names that it uses (``in0``, ...); others may be among them.
-        outputs: dtype of each output wanted, by name (``out0``, ...).
+        outputs: the names of those wanted (``out0``, ...).
         opset: version of the default domain.
         description: of the op; its ``reference`` computes an operator that the runtime does not have.
 
@@ -139,8 +112,7 @@ def _by_reference(model: onnx.ModelProto, feed: Arrays, outputs: list[str], *ope
         results = ReferenceEvaluator(model, new_ops=list(operators)).run(outputs, dict(feed))
     except Exception as error:
         evaluator = "reference=" if operators else "the reference evaluator"
-        facts = (f"{type(error).__name__}: {error}",)
-        raise ExecutionError(f"no kernel, and {evaluator} fails", facts=facts) from error
+        raise ExecutionError(f"no kernel, and {evaluator} fails", facts=(repr(error),)) from error
     return [np.asarray(result) for result in results]
 
 

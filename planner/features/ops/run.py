@@ -65,7 +65,9 @@ class Operators:
         Raises:
             UsageError: no such operator, no case for it or for one of the user's, or no ONNX Runtime.
         """
-        _tell_of_runtime(notice)
+        require_runtime()
+        for line in runtime_notes():
+            notice(line)
         cases = self._cases
         if self._mine is not None and op_type is None:
             cases = self._mine.cases
@@ -91,17 +93,6 @@ def gradients(op_type: str | None = None) -> GradientTable:
         hint = did_you_mean(op_type, [row.op_type for row in rows])
         raise UsageError(f"ONNX's default domain has no operator {op_type} in force", hint=hint)
     return GradientTable(matches)
-
-
-def _tell_of_runtime(notice: Callable[[str], None]) -> None:
-    """Says which ONNX Runtime is there, where it is another one than tofu requires.
-
-    Raises:
-        UsageError: there is none.
-    """
-    require_runtime()
-    for line in runtime_notes():
-        notice(line)
 
 
 def _counted(progress: Progress) -> Callable[[str, int, int], None]:

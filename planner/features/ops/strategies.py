@@ -19,11 +19,11 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer, Shard, Tiling, coordinates, ways_text
 from planner.artifacts.plan import Steps
 from planner.errors import TofuError
-from planner.features.ops.execute import ExecutionError, execute, whole_op
+from planner.features.ops.execute import ExecutionError, execute
 from planner.partition.stepping import SteppedDivision
 from planner.planning.limit.in_steps import step_variables
 from planner.tdl.bind import BoundOp
-from planner.tdl.local import NotLocalError
+from planner.tdl.local import LocalNode, LocalOp, NotLocalError
 
 JOIN = {Reducer.SUM: np.add, Reducer.MAX: np.maximum, Reducer.MIN: np.minimum, Reducer.PROD: np.multiply}
 TOLERANCE_EPSILONS = 64.0
@@ -137,8 +137,10 @@ def run_whole(op: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.nda
         ExecutionError: it cannot be executed.
     """
     operands = {f"in{slot}": array for slot, array in _arrays(op, inputs).items()}
-    outputs = {f"out{position}": dtype for position, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
-    results = execute(whole_op(op), operands, outputs, op.node.opset, op.description)
+    slots = tuple(f"in{slot}" if name else "" for slot, name in enumerate(op.op.inputs))
+    outputs = tuple(f"out{position}" if name else "" for position, name in enumerate(op.op.outputs))
+    whole = LocalOp((LocalNode(op.op.op_type, slots, outputs, dict(op.op.attributes), op.op.domain),))
+    results = execute(whole, operands, _outputs(op), op.node.opset, op.description)
     return {int(name.removeprefix("out")): array for name, array in results.items()}
 
 
@@ -203,6 +205,11 @@ def verify_strategy(
     return Verdict(strategy, text, tuple(findings), bit_equal, largest)
 
 
+def _outputs(op: BoundOp) -> tuple[str, ...]:
+    """The names of an op's outputs in a local op."""
+    return tuple(f"out{position}" for position, dtype in enumerate(op.node.output_dtypes) if dtype is not None)
+
+
 def _arrays(op: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
     arrays: dict[int, np.ndarray] = {}
     for slot, name in enumerate(op.op.inputs):
@@ -232,8 +239,7 @@ def _run_workers(op: BoundOp, strategy: Tiling, arrays: Mapping[int, np.ndarray]
         inputs = {
             f"in{slot}": _sliced(arrays[slot], region) for slot, region in enumerate(part.inputs) if region is not None
         }
-        wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
-        results = execute(local, inputs, wanted, op.node.opset, op.description)
+        results = execute(local, inputs, _outputs(op), op.node.opset, op.description)
         outputs[worker] = {}
         for position, region in enumerate(part.outputs):
             if region is None:
@@ -250,13 +256,12 @@ def _run_workers(op: BoundOp, strategy: Tiling, arrays: Mapping[int, np.ndarray]
 def _run_in_steps(op: BoundOp, strategy: Tiling, steps: Steps, arrays: Mapping[int, np.ndarray]) -> Outputs:
     """What workers make of the one output of an op that sums products, a chunk after the other."""
     division = SteppedDivision.of(op, strategy, steps)
-    wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
     parts: dict[int, dict[int, np.ndarray]] = {worker: {} for worker in division.busy}
     for chunk in division.chunks:
         for part, work in chunk.work.items():
             for worker, todo in work.items():
                 inputs = {f"in{slot}": _sliced(arrays[slot], region) for slot, region in todo.reads.items()}
-                result = execute(todo.local, inputs, wanted, op.node.opset, op.description)["out0"]
+                result = execute(todo.local, inputs, _outputs(op), op.node.opset, op.description)["out0"]
                 parts[worker][part] = parts[worker][part] + result if part in parts[worker] else result
     regions = tuple(op.makes(op.ranges(strategy), 0))
     outputs: Outputs = {}

@@ -158,6 +158,4 @@ def _model(job: _Job) -> tuple[ModelProto, dict[str, np.ndarray], dict[str, tupl
         for position, (kind, shape) in enumerate(zip(job.part.signature.outputs, job.part.shapes.outputs, strict=True))
         if kind is not None and shape is not None and f"out{position}" in produced
     }
-    dtypes = {name: dtype for name, (_, dtype) in outputs.items()}
-    model = to_model(LocalOp(local.nodes, constants), arrays, dtypes, graph.opset)
-    return model, arrays, outputs
+    return to_model(LocalOp(local.nodes, constants), arrays, outputs, graph.opset), arrays, outputs

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.features.ops.execute import NoKernelError, execute_any
+from planner.features.ops.execute import NoKernelError, execute
 from planner.graph.core.model import Attribute, Graph, Op, Shape, Tensor, dtype_of_array
 from planner.graph.core.model import qualified as qualified
 from planner.graph.folding.foreign import foreign_outputs
@@ -122,14 +122,13 @@ def execute_case(
     results: dict[str, np.ndarray] = {}
     description = None if descriptions is None else descriptions.description(case.domain, case.op_type)
     try:
-        results = execute_any(LocalOp((node,)), feeds, produced, case.opset, description)
+        results = execute(LocalOp((node,)), feeds, produced, case.opset, description)
         tensors |= {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in results.items()}
     except NoKernelError:
-        implied = descriptions.implied_outputs(op, tensors, constants, case.opset) if descriptions else ()
-        if not implied or None in implied:
+        implied = descriptions.implied_outputs(op, tensors, constants, case.opset) if descriptions else (None,)
+        if None in implied:
             raise
-        stated = foreign_outputs(op, tensors, implied, {})
-        tensors |= {name: tensor for name, tensor in stated.items() if tensor is not None}
+        tensors |= {name: tensor for name, tensor in foreign_outputs(op, tensors, implied, {}).items() if tensor}
     graph = Graph("case", tensors, (op,), tuple(arrays), produced, constants, opset=case.opset)
     return graph, arrays, results
 
