@@ -210,7 +210,9 @@ OTHERS = [
 )
 def test_gradients_are_pytorchs(nodes, parameters, constants, function, opset, forward_model, reference):
     forward = forward_model(nodes, parameters, constants=constants, opset=opset)
-    step = build_training_graph(forward.graph(), output="y", loss="mse", optimizer="sgd", learning_rate=1.0)
+    step = build_training_graph(
+        forward.graph(), output="y", loss="mse", optimizer="sgd", learning_rate=1.0, parameters=forward.trained()
+    )
     target = random(step.tensors["y"].shape, 7)
     found = reference(to_model(step), {"target": target})
     tensors = {name: torch.tensor(value, requires_grad=True) for name, value in parameters.items()}
