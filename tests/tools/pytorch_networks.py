@@ -143,7 +143,7 @@ def loss_of(case: Case, network: nn.Module, batch: Mapping[str, Tensor]) -> Tens
 
 OPTIMIZERS: dict[str, tuple[tuple[str, ...], Callable[[Any], torch.optim.Optimizer]]] = {
     "momentum": (("--lr", "0.05"), lambda weights: torch.optim.SGD(weights, lr=0.05, momentum=0.9)),
-    "adamw": (("--lr", "0.005", "--weight-decay", "0.01"),
+    "adamw": (("--lr", "0.005", "--group", "*:decay=0.01"),
               lambda weights: torch.optim.AdamW(weights, lr=0.005, weight_decay=0.01)),
 }  # fmt: skip
 """By name: tofu's options, and PyTorch's own."""
