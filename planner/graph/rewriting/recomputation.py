@@ -14,12 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
 
 from planner.graph.core.model import Graph, Op, Role, Tensor
+from planner.graph.step.copies import AGAIN
 from planner.graph.step.passes import Passes, passes_of
-
-_AGAIN: Final = ".again"
 
 
 @dataclass(frozen=True)
@@ -237,7 +235,7 @@ class _Rewriting:
 def _suffix(graph: Graph) -> str:
     """What the names of copies end with, and no name of the graph does."""
     names = (*graph.tensors, *(op.name for op in graph.ops))
-    suffix, number = _AGAIN, 2
+    suffix, number = AGAIN, 2
     while any(name.endswith(suffix) for name in names):
-        suffix, number = f"{_AGAIN}{number}", number + 1
+        suffix, number = f"{AGAIN}{number}", number + 1
     return suffix

@@ -1,4 +1,4 @@
-"""Copies of activations that a step computes again, found by the names that ``rewriting/recomputation.py`` gives."""
+"""Copies of activations that a step computes again (``rewriting/recomputation.py``), found by their names' ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 
 from planner.graph.core.model import Graph
 
-_COPY: Final = re.compile(r"(.+)(\.again\d*)", re.DOTALL)
+AGAIN: Final = ".again"
+_COPY: Final = re.compile(rf"(.+)({re.escape(AGAIN)}\d*)", re.DOTALL)
 
 
 def copies_in(graph: Graph) -> frozenset[str]:
