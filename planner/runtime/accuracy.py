@@ -68,6 +68,7 @@ def accuracy_of(graph: Graph) -> Accuracy:
             ]
             if axes:
                 matches.append(Accuracy(name, _axis(softmaxes[name], axes, len(shape)), labels))
+    # Several results may fit: the logits are those that a loss reads through a LogSoftmax.
     read = [match for match in matches if softmaxes[match.logits]]
     fitting = read if len(read) == 1 else matches
     if len(fitting) != 1:

@@ -64,6 +64,7 @@ class Findings:
             is_low = any("unsupported type: tensor(bfloat16)" in fault for fault in faults)
             hint = "export it in float32, without autocast; then `tofu grad --precision bfloat16`" if is_low else ""
             raise ModelError("ops of the model contradict what they read", facts=tuple(faults), hint=hint)
+        # Shapes come last: ops of both kinds above leave tensors without.
         lost = [name for op in live for name in op.outputs if name in self.lost]
         if lost:
             facts = [f"{name!r}: {self.lost[name] or 'computed from such a tensor'}" for name in lost]

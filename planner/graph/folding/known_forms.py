@@ -168,6 +168,7 @@ def unpooled_for(op: Op, graph: KnownGraph) -> KnownForm | None:
     emitter = Emitter(free_prefix(f"{op.name}/", sorted(tensors)), tensors, {}, opset)
     plane, apart = prod(unpooled[2:]), [3 + 2 * dim for dim in range(count)]
     first = (np.arange(prod(shape[:2])) * plane).reshape(*shape[:2], *(1 for _ in kernel))
+    # Each dim becomes two, the window and the place in it, so that a value meets all places of its own window.
     inner = tuple(size for pair in zip(shape[2:], kernel, strict=True) for size in pair)
     places = emitter.unsqueeze(emitter.sub(places, emitter.constant(first, "planes")), apart)
     hit = emitter.compare("Equal", places, emitter.constant(np.arange(plane).reshape(inner), "positions"))

@@ -61,6 +61,7 @@ def _restate(older: GraphProto, opset: int, converted: GraphProto, around: Mappi
                     _state(node, "coordinate_transformation_mode", "asymmetric")
                     if _stated(was, "mode", b"nearest") == b"nearest":
                         _state(node, "nearest_mode", _nearest(was, scales))
+        # Bodies of control flow have older forms as well.
         within = {attribute.name: attribute.g for attribute in was.attribute if attribute.HasField("g")}
         for attribute in node.attribute:
             if attribute.HasField("g"):

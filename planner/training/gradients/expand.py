@@ -125,6 +125,7 @@ def _by_body(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
             dtypes,
             attributes=dict(inner.attributes),
         )
+        # Where a query sees no key, the body has NaN and the runtime 0.
         if inner.op_type == "Softmax" and op.op_type == "Attention" and op.has_input(3):
             results = (_weights_of_seen(builder, names[inner.inputs[0]]),)
         names.update((name, result) for name, result in zip(inner.outputs, results, strict=True) if name)

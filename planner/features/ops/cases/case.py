@@ -125,6 +125,7 @@ def execute_case(
         results = execute(LocalOp((node,)), feeds, produced, case.opset, description)
         tensors |= {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in results.items()}
     except NoKernelError:
+        # Nothing executes the op; the shapes that its description implies do to bind it and to show it.
         implied = descriptions.implied_outputs(op, tensors, constants, case.opset) if descriptions else (None,)
         if None in implied:
             raise
